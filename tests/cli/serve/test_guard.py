@@ -1,18 +1,15 @@
 """How much may be sent, how long it may take, and clients that leave; over real sockets."""
 
 import re
-import socket
-import struct
-import time
 
 import pytest
+from raw_clients import connected, reset_at_close, until
 
 from longctx.cli.serve import guard
 from longctx.cli.serve.app import ROUTES
 
 FIND = {"query": "marmalade"}
 POSTED = [route.path for route in ROUTES if "POST" in route.methods]
-RESET = struct.pack("ii", 1, 0)  # of SO_LINGER: `close` sends a reset
 
 
 def test_a_request_has_a_largest_size(serve):
@@ -57,16 +54,14 @@ def test_what_is_not_read_ends_the_connection(served):
 @pytest.mark.parametrize("framing", [b"Content-Length: 100", b"Transfer-Encoding: chunked"])
 def test_a_client_that_leaves_while_it_sends_is_no_failure(serve, caplog, framing, resets):
     served = serve()
-    assert len(POSTED) == 6
+    assert POSTED
     for path in POSTED:
         head = b"POST %s?name=a.txt HTTP/1.1\r\nHost: localhost\r\n" % path.encode()
         head += b"Content-Type: application/json\r\n" + framing + b"\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
-            connection.sendall(head + b"1\r\n{\r\n")
-            while not served.server.server_state.tasks:  # it is being answered
-                time.sleep(0.01)
+        with connected(served.port, head, b"1\r\n{\r\n") as connection:
+            until(lambda: served.server.server_state.tasks)  # it is being answered
             if resets:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                reset_at_close(connection)
         left(served, caplog)
 
 
@@ -76,19 +71,18 @@ def test_a_client_that_leaves_its_answer_is_no_failure(serve, caplog, resets):
     body = b'{"model": "longctx/notes", "input": "Who?", "stream": true, "temperature": 5.0, '
     body += b'"seed": 1, "max_output_tokens": 1000}'
     head = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
-        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    length = b"Content-Length: %d\r\n\r\n" % len(body)
+    with connected(served.port, head, length, body) as connection:
         while b"delta" not in connection.recv(65536):
             pass
         if resets:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            reset_at_close(connection)
     left(served, caplog)
     assert not served.app.state.work.running
 
 
 def left(served, caplog) -> None:
     """Waits until nothing is done for a client any more, and asserts that nothing went wrong."""
-    while served.server.server_state.tasks or served.app.state.work.running:
-        time.sleep(0.01)
+    until(lambda: not served.server.server_state.tasks and not served.app.state.work.running)
     assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []
     assert not re.findall(r'status="[45]', served.http.get("/metrics").text)

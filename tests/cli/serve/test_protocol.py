@@ -2,9 +2,9 @@
 
 import json
 import socket
-import time
 
 import pytest
+from raw_clients import connected, until
 
 from longctx.cli.serve import listening, protocol
 from longctx.cli.serve.security import ALWAYS
@@ -100,16 +100,14 @@ def test_a_client_that_still_sends_can_read_why_it_is_refused(served):
 def test_connections_beyond_the_limit(serve, monkeypatch):
     monkeypatch.setattr(listening, "BESIDE", 1)
     served = serve(waiting=0)
-    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
-        connection.sendall(SECOND)
+    with connected(served.port, SECOND) as connection:
         assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
         got = served.exchanged(SECOND * 2)
         refused(got, 503, "too_many_connections")
         assert b"\r\nretry-after: " in got
         connection.sendall(SECOND)
         assert connection.recv(65536)
-    while served.server.server_state.connections:
-        time.sleep(0.01)
+    until(lambda: not served.server.server_state.connections)
     assert served.exchanged(head_of(200)).startswith(b"HTTP/1.1 200 ")
 
 
@@ -124,7 +122,7 @@ def test_who_does_not_finish_a_head_is_cut_off(served, monkeypatch, begun):
 
 def test_a_second_head_has_to_be_finished_too(served, monkeypatch):
     monkeypatch.setattr(protocol, "HEADERS_S", 0.2)
-    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
+    with connected(served.port) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         got = b""
         while not got.endswith(b'{"status":"ok"}'):  # head and body may come one after the other

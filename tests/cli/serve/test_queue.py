@@ -4,10 +4,10 @@ import asyncio
 import json
 import shutil
 import threading
-import time
 
 import openai
 import pytest
+from raw_clients import until
 
 import longctx
 from longctx.cli.serve import resting, sse
@@ -185,13 +185,6 @@ def held(served):
     end = threading.Event()
     served.app.state.work._thread.submit(end.wait, 60)
     return end
-
-
-def until(condition):
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < 60
-        time.sleep(0.01)
 
 
 def test_clients_beyond_the_bound_are_told_to_wait(serve):

@@ -2,8 +2,6 @@
 
 import gc
 import os
-import socket
-import struct
 import subprocess
 import tempfile
 import threading
@@ -11,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from raw_clients import connected, reset_at_close, until
 
 import longctx
 from longctx.cli.serve import guard, listening
@@ -22,7 +21,6 @@ HEAD = b"POST /api/ingest?name=%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n"
 MIB = 1 << 20
 LENGTH = b"Content-Length: %d"
 CHUNKED = b"Transfer-Encoding: chunked"
-RESET = struct.pack("ii", 1, 0)  # of SO_LINGER: `close` sends a reset
 CHUNK = b"%x\r\n%s\r\n" % (MIB, b"x" * MIB)
 
 
@@ -46,19 +44,6 @@ def files(folder) -> list[Path]:
     return [*folder.glob(f"{PREFIX}*/file")]
 
 
-def until(condition):
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < 60
-        time.sleep(0.01)
-
-
-def connected(served, *parts: bytes) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", served.port), timeout=60)
-    connection.sendall(b"".join(parts))
-    return connection
-
-
 def nothing_left(served, folder) -> bool:
     """Whether nothing is on disk, and nothing is counted, once nothing is done any more."""
     until(lambda: not served.server.server_state.tasks)
@@ -69,10 +54,10 @@ def nothing_left(served, folder) -> bool:
 @pytest.mark.parametrize("framing", [LENGTH % (2 * MIB), CHUNKED])
 def test_a_file_that_is_broken_off_is_removed_at_once(sent, temporaries, framing, resets):
     for _ in range(4):
-        with connected(sent, HEAD % (b"a.txt", framing), CHUNK) as connection:
+        with connected(sent.port, HEAD % (b"a.txt", framing), CHUNK) as connection:
             until(lambda: any(file.stat().st_size for file in files(temporaries)))
             if resets:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                reset_at_close(connection)
         assert nothing_left(sent, temporaries)
     assert "requests_total{" not in sent.http.get("/metrics").text
 
@@ -100,7 +85,7 @@ def test_so_is_one_for_which_the_queue_has_no_room(sent, temporaries):
     reading._thread.submit(end.wait, 60)
     reading.most = 0
     try:
-        waiting = connected(sent, HEAD % (b"a.txt", LENGTH % 4), b"text")
+        waiting = connected(sent.port, HEAD % (b"a.txt", LENGTH % 4), b"text")
         with waiting:
             until(lambda: reading.waiting == 1)
             assert len(files(temporaries)) == 1
@@ -121,8 +106,8 @@ def test_the_end_of_the_server_removes_all_and_is_no_failure(
         longctx.Library(temporaries / "library", documents.model) as library,
         run_server(library, Options()) as served,
     ):
-        sending = connected(served, HEAD % (b"a.txt", LENGTH % 100), b"x")
-        reading = connected(served, HEAD % (b"b.txt", LENGTH % len(text)), text)
+        sending = connected(served.port, HEAD % (b"a.txt", LENGTH % 100), b"x")
+        reading = connected(served.port, HEAD % (b"b.txt", LENGTH % len(text)), text)
         while b"progress" not in reading.recv(65536):
             pass
         assert len(files(temporaries)) == 2
@@ -147,7 +132,7 @@ def test_what_a_killed_server_left_is_removed_by_the_next(temporaries, serve):
 
 
 def test_all_files_together_have_a_limit(sent, temporaries):
-    with connected(sent, HEAD % (b"a.txt", LENGTH % (2 * MIB)), b"x" * (2 * MIB - 1)):
+    with connected(sent.port, HEAD % (b"a.txt", LENGTH % (2 * MIB)), b"x" * (2 * MIB - 1)):
         until(lambda: sent.app.state.spool.held == 2 * MIB - 1)
         for framing in (LENGTH % (2 * MIB), CHUNKED):
             got = sent.exchanged(HEAD % (b"b.txt", framing), CHUNK, CHUNK)

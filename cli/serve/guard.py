@@ -19,6 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 
 SLOW = 30.0  # seconds for a request in JSON, and for each part of a file
+SLOWEST = 16 * 1024  # bytes a second of a file, after as many seconds
 UPLOADS = "/api/ingest"  # the path that takes files
 CLOSE = (b"connection", b"close")
 
@@ -119,10 +120,8 @@ class _Request:
         if self._whole.is_set():
             await self._gone.wait()
             return {"type": "http.disconnect"}
-        loop = asyncio.get_running_loop()
-        until = loop.time() + SLOW if self._uploads else self._until
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(self._deadline()):
                 message = await self._receive()
         except TimeoutError:
             told = "the request took too long to arrive"
@@ -136,6 +135,14 @@ class _Request:
         if not message.get("more_body", False):
             self._whole.set()
         return message
+
+    def _deadline(self) -> float:
+        """When the next part must have come, in the event loop's seconds."""
+        if not self._uploads:
+            return self._until
+        received = self._most - self._room
+        part = asyncio.get_running_loop().time() + SLOW
+        return min(part, self._until + received / SLOWEST)
 
     async def _watch(self, answering: "asyncio.Future[None]") -> None:
         """Cancels the answering where the client leaves after it has sent its request."""

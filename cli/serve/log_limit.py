@@ -80,10 +80,10 @@ class LogLimit(logging.Filter):
         """Logs how many records were left out since the last report, for each kind."""
         with self._lock:
             found = [budget for budget in self._budgets.values() if budget.left_out]
-            told = [(each.level, each.left_out, each.example) for each in found]
+            reports = [(each.level, each.left_out, each.example) for each in found]
             for budget in found:
                 budget.left_out = 0
-        for level, count, example in told:
+        for level, count, example in reports:
             _log.log(level, "%d more left out like: %s", count, example, extra={"kept": True})
 
 

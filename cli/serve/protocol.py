@@ -190,16 +190,16 @@ def _refusal(error: h11.RemoteProtocolError) -> Refused:
     """What the client reads of an error in its request's form."""
     status = error.error_status_hint
     if status == 431:
-        told = f"the head of a request may have {HEAD:,} bytes"
+        message = f"the head of a request may have {HEAD:,} bytes"
     else:
         why, _, _ = str(error).partition(": ")  # what follows quotes the request
-        told = f"the request is not valid HTTP: {why}"
-    return Refused(status, told, CODES.get(status, "bad_request"))
+        message = f"the request is not valid HTTP: {why}"
+    return Refused(status, message, CODES.get(status, "bad_request"))
 
 
 async def _refuse_connection(scope: Any, receive: Any, send: Any) -> None:
     """The application of connections beyond the limit."""
-    told = "too many connections are open; try again in a few seconds"
-    refused = Refused(503, told, "too_many_connections", headers={"Retry-After": "5"})
+    message = "too many connections are open; try again in a few seconds"
+    refused = Refused(503, message, "too_many_connections", headers={"Retry-After": "5"})
     refused.headers["Connection"] = "close"
     await errors.response(refused)(scope, receive, send)

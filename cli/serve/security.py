@@ -141,8 +141,8 @@ def _name_in(host: str) -> str:
     address, name, port = parts.groups() if parts else ("", "", "")
     is_name = bool(name) or (":" in (address or "") and _is_address(address))
     if not is_name or int(port or 0) > LAST_PORT:
-        told = f"the Host header {host[:200]!r} is not NAME, NAME:PORT or [IPV6]:PORT"
-        raise Refused(400, told, "bad_host")
+        message = f"the Host header {host[:200]!r} is not NAME, NAME:PORT or [IPV6]:PORT"
+        raise Refused(400, message, "bad_host")
     return _canonical(name or address)
 
 

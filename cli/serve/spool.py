@@ -1,7 +1,7 @@
 """Files that are sent, on disk until they are read: within one limit, and removed at once.
 
-Each lies in a folder of its own among the system's temporary ones, under a name of ours. What a
-server left that was killed outright, the next one removes.
+Each is in a folder of its own among the system's temporary ones, as `file`. What a server left that
+was killed outright, the next one removes.
 """
 
 import errno
@@ -148,7 +148,7 @@ def _on_disk() -> Iterator[None]:
         why = error.strerror or str(error)
         if error.errno in FULL:
             do = "make room in it, or start the server with TMPDIR set to another folder"
-            told = f"the temporary folder{folder} of the server is full: {why}; {do}"
-            raise Refused(507, told, "no_space") from error
-        told = f"cannot write in the temporary folder{folder} of the server: {why}"
-        raise Refused(500, told, "unwritable") from error
+            message = f"the temporary folder{folder} of the server is full: {why}; {do}"
+            raise Refused(507, message, "no_space") from error
+        message = f"cannot write in the temporary folder{folder} of the server: {why}"
+        raise Refused(500, message, "unwritable") from error

@@ -125,8 +125,8 @@ def _file_name(given: str) -> str:
     if name in ("", ".", "..") or controls:
         raise Refused(400, "give the file's name, as ?name=book.txt", "invalid_value", "name")
     if (size := len(name.encode())) > LONGEST:
-        told = f"a file's name may have {LONGEST} bytes; this one has {size}"
-        raise Refused(400, told, "invalid_value", "name")
+        message = f"a file's name may have {LONGEST} bytes; this one has {size}"
+        raise Refused(400, message, "invalid_value", "name")
     return name
 
 

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,20 @@ def test_so_is_one_that_is_refused(sent, temporaries, monkeypatch, parts, status
     head = HEAD % (b"a.txt", CHUNKED + b"\r\nConnection: close")
     got = sent.exchanged(head + b"".join(parts))
     assert got.startswith(b"HTTP/1.1 %d " % status)
+    assert nothing_left(sent, temporaries)
+
+
+def test_so_is_one_that_trickles(sent, temporaries, monkeypatch):
+    """Each byte comes in time, the file would take days, and others have no room meanwhile."""
+    monkeypatch.setattr(guard, "SLOW", 0.5)
+    with connected(sent.port, HEAD % (b"a.txt", CHUNKED)) as connection:
+        connection.settimeout(0.05)
+        got = b""
+        while not got:
+            connection.sendall(b"1\r\nx\r\n")
+            with suppress(TimeoutError):
+                got = connection.recv(65536)
+    assert got.startswith(b"HTTP/1.1 408 ")
     assert nothing_left(sent, temporaries)
 
 

@@ -125,7 +125,7 @@ def _file_name(given: str) -> str:
     if name in ("", ".", "..") or controls:
         raise Refused(400, "give the file's name, as ?name=book.txt", "invalid_value", "name")
     if (size := len(name.encode())) > LONGEST:
-        message = f"a file's name may have {LONGEST} bytes; this one has {size}"
+        message = f"the name is too long: it has {size} bytes in UTF-8, of {LONGEST} at most"
         raise Refused(400, message, "invalid_value", "name")
     return name
 

@@ -197,7 +197,7 @@ def test_a_name_is_measured_in_bytes(sent, name):
     answer = sent.http.post("/api/ingest", params={"name": name}, content=b"\0")
     told = answer.json()["error"]
     assert (answer.status_code, told["param"]) == (400, "name")
-    assert f"this one has {len(name.encode())}" in told["message"]
+    assert f"it has {len(name.encode())} bytes" in told["message"]
     shorter = name.removesuffix(".txt")[: 255 // len(name[0].encode())]
     answer = sent.http.post("/api/ingest", params={"name": shorter}, content=b"\0")
     assert answer.status_code == 422

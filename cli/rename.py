@@ -34,6 +34,7 @@ def run(
     the new name.
     """
     from longctx.core.store.library import Library
+    from longctx.core.store.naming import shown
 
     Library.open(library_path(library)).rename(old, new)
-    render.note(f"renamed {old} to {new}")
+    render.note(f"renamed {shown(old)} to {new}")

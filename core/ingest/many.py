@@ -21,7 +21,7 @@ from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import check, open_sources
 from longctx.core.sources.reader import Source
 from longctx.core.sources.rules import Rules
-from longctx.core.store.naming import LONGEST, TITLE, name_from
+from longctx.core.store.naming import LONGEST, NAME_BYTES, cut, name_from
 
 _OTHER = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -177,10 +177,11 @@ def named_sources(
             label = _label(path, source.name)
             plain = _OTHER.sub("-", label).strip(".-")
             lost = _has_lost(label, plain)
-            name, longest = (name_from(label), TITLE) if lost else (plain, LONGEST)
-            if len(name) > longest or len(label) > longest or name in named:
+            name, longest = (name_from(label), NAME_BYTES) if lost else (plain, LONGEST)
+            size = len(label.encode("utf-8", "surrogatepass")) if lost else len(label)
+            if size > longest or name in named:
                 mark = hashlib.sha256(f"{path}\0{label}".encode("utf-8", "replace")).hexdigest()[:8]
-                name = f"{name[: longest - 9]}-{mark}"
+                name = f"{cut(name, longest - 9)}-{mark}"
             named[name] = source
     part, parts = shard
     return {name: source for name, source in named.items() if _part_of(name, parts) == part - 1}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from longctx.core.store.manifest import UNITS, Manifest
+from longctx.core.store.naming import shown
 from longctx.core.store.shards import FOR_WORDS, PARTS, WORDS
 
 # Identifies one writing of a manifest: its times of content and of status (ns), size and inode.
@@ -66,8 +67,8 @@ class Facts:
 
     @property
     def name(self) -> str:
-        """What people call the document: its title, or its folder's name."""
-        return self.title or self.folder
+        """What people call the document: its title, as `naming.shown`, or its folder's name."""
+        return shown(self.title or self.folder)
 
     @property
     def saved(self) -> int:

@@ -14,7 +14,17 @@ from longctx.core.store.catalogue import MANY, Catalogue
 from longctx.core.store.confined import Confined
 from longctx.core.store.facts import UNKNOWN, Facts, Stamp
 from longctx.core.store.manifest import Manifest
-from longctx.core.store.naming import NAME, called_after, composed, folder_of, is_title, marked
+from longctx.core.store.naming import (
+    NAME,
+    called_after,
+    clipped,
+    composed,
+    folder_of,
+    is_title,
+    marked,
+    shown,
+    visible,
+)
 from longctx.core.store.places import (
     DOCUMENTS,
     UNFINISHED,
@@ -145,7 +155,7 @@ class Holdings:
 
     def _named(self, text: str, by_folder: bool = False) -> str | None:
         """The folder of the document of this name; with `by_folder`, or else of this folder."""
-        name, guess = composed(text), marked(text)
+        name, guess = shown(composed(text)), marked(text)
         if NAME.fullmatch(text) and self.is_there(text):
             if self._described(text).name == text:
                 return text
@@ -154,7 +164,7 @@ class Holdings:
         titled = {facts.folder for facts in self.facts() if facts.name == name}
         if len(titled) > 1:
             raise UsageError(
-                f"{len(titled)} documents are called '{text}'",
+                f"{len(titled)} documents are called '{clipped(name)}'",
                 f"their folders are {', '.join(sorted(titled))}",
                 "Say which one by its folder",
             )
@@ -169,7 +179,7 @@ class Holdings:
         made = {facts.folder: facts.name for facts in self.facts() if path in facts.paths}
         if len(made) > 1:
             raise UsageError(
-                f"{len(made)} documents were made of '{text}'",
+                f"{len(made)} documents were made of '{clipped(text)}'",
                 f"they are {', '.join(sorted(made.values()))}",
                 "Say which one by its name",
             )
@@ -198,12 +208,15 @@ class Holdings:
         return Facts.of(manifest, stamp or (age(folder), *UNKNOWN[1:]))
 
     def _no_document(self, name: str) -> NotFound:
-        names = [facts.name for facts in self.facts()]
-        what, why = f"no document '{name}' in the library '{self.path}'", "it holds no document"
+        names = {visible(facts.title or facts.folder): facts.name for facts in self.facts()}
+        what = f"no document '{clipped(name)}' in the library '{self.path}'"
+        why = "it holds no document"
         if not names:
             return NotFound(what, why, "Run `longctx ingest` to add one")
         if near := nearest(name, names) or nearest(called_after(name), names):
-            return NotFound(what, f"the nearest name is '{near}'", "`longctx list` shows all")
+            return NotFound(
+                what, f"the nearest name is '{names[near]}'", "`longctx list` shows all"
+            )
         return NotFound(what, "", "`longctx list` shows what there is; `longctx ingest` adds one")
 
 

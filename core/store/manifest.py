@@ -123,8 +123,8 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        """What people call the document, in any script: its title, or its folder's name."""
-        return self.title or self.folder
+        """What people call the document: its title, as `naming.shown`, or its folder's name."""
+        return naming.shown(self.title or self.folder)
 
     @property
     def has_words(self) -> bool:

@@ -153,6 +153,62 @@ def test_two_names_alike_are_told_apart_by_folder(longctx, titled, model_options
     assert longctx("rm", "--yes", TITLE).exit_code == 0
 
 
+@pytest.fixture
+def reordered(library):
+    """Its document has a name that older versions allowed: it looks like `uv`."""
+    write_title(Confined(library / "documents" / "book"), "u\u202ev")
+    return library
+
+
+def test_a_stored_name_is_shown_with_what_cannot_be_seen(longctx, reordered, model_options):
+    assert longctx("list").stdout.splitlines()[1].startswith(r"u\u202ev ")
+    assert r"name       u\u202ev" in longctx("show", r"u\u202ev").stdout
+    assert json.loads(longctx("list", "--json").stdout)["documents"][0]["name"] == r"u\u202ev"
+    result = longctx("show", "uv")
+    assert result.exit_code == 10
+    assert r"the nearest name is 'u\u202ev'" in result.stderr
+    for name in ("u\u202ev", r"u\u202ev", "book"):
+        result = longctx("find", "news", "--doc", name, *model_options, "--json")
+        assert json.loads(result.stdout)["documents"] == [r"u\u202ev"]
+    assert r"no document 'x\u202e'" in longctx("show", "x\u202e").stderr
+
+
+def test_such_a_name_can_be_changed_and_removed(longctx, reordered):
+    assert longctx("rename", "u\u202ev", "uv").stderr == "renamed u\\u202ev to uv\n"
+    write_title(Confined(reordered / "documents" / "uv"), "u\u202ev")
+    assert longctx("rm", "--yes", r"u\u202ev").stderr == "deleted u\\u202ev\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("u\u202ev", "character 2 is U+202E (RIGHT-TO-LEFT OVERRIDE), which cannot be seen"),
+        ("é" * 128, "it has 256 bytes in UTF-8, of 255 at most"),
+    ],
+)
+def test_every_command_refuses_such_a_name_alike(longctx, library, tmp_path, name, why):
+    file, text = tmp_path / "x.longctx", tmp_path / "x.txt"
+    text.write_text("the keeper wrote of rain\n")
+    longctx("export", "book", file)
+    said = set()
+    for command in (
+        ("rename", "book", name),
+        ("import", file, "--name", name),
+        ("ingest", text, "--name", name),
+        ("ingest", text, "--dry-run", "--name", name),
+        ("ask", "rain?", "--text", text, "--keep", name),
+    ):
+        result = longctx(*command)
+        assert result.exit_code == 2
+        said.add(result.stderr.splitlines()[-1])
+    [one] = said
+    assert f"cannot be the name of a document: {why}. Choose another name" in one
+    for command in ("show", "rm", "verify", "find rain --doc", "ask rain? --doc"):
+        result = longctx(*command.split(), name)
+        assert result.exit_code == 10
+        assert "no document 'u\\u202ev' in" in result.stderr or f"'{name[:60]}...'" in result.stderr
+
+
 def test_import_gives_another_name(longctx, titled, tmp_path):
     file = tmp_path / "x.longctx"
     longctx("export", TITLE, file)

@@ -55,7 +55,7 @@ def in_source(**changes):
         lambda data: data.pop("title"),
         lambda data: data.pop("units"),
         lambda data: data.update(title=""),
-        lambda data: data.update(title="x" * 201),
+        lambda data: data.update(title="x" * 256),
         lambda data: data.update(title="a\nb"),
         lambda data: data.update(title="\udcff"),
         lambda data: data.update(title=3),

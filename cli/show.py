@@ -4,7 +4,7 @@ from typing import Any
 
 from longctx.cli import interface, options, render
 from longctx.cli.list import moment, sizes, status
-from longctx.cli.text import size
+from longctx.cli.text import counted, size
 
 EXAMPLES = """\
   longctx show book
@@ -50,7 +50,10 @@ def facts(folder: str, told: dict[str, Any]) -> list[tuple[str, str]]:
         ("method", told["method"]),
         ("options", _pairs(told["options"])),
         ("read with", _pairs(told["recorded"])),
-        ("state", f"{sizes(told)} in {len(told['files'])} files, format {told['format']}"),
+        (
+            "state",
+            f"{sizes(told)} in {counted(len(told['files']), 'file')}, format {told['format']}",
+        ),
     ]
 
 

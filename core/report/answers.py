@@ -194,8 +194,8 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
         told.append(
             (
                 "sent",
-                f"{places:,} passages, {answer.sent.characters:,} characters in all, to "
-                f"{answer.sent.to}",
+                f"{places:,} passage{'s' * (places != 1)}, "
+                f"{answer.sent.characters:,} characters in all, to {answer.sent.to}",
             )
         )
     if changed := state.get("changed_sources"):

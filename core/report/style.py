@@ -41,7 +41,7 @@ a {{ color: var(--edge) }}
 .soft {{ color: var(--soft); font-size: .875rem }}
 .answer {{ font-size: 1.125rem; white-space: pre-wrap; margin: .75rem 0 }}
 blockquote {{ margin: .75rem 0; padding: .25rem 0 .25rem 1rem; border-left: 3px solid var(--edge) }}
-blockquote p {{ margin: 0 }}
+blockquote p {{ margin: 0; white-space: pre-wrap }}
 figure {{ margin: 1rem 0 }}
 figcaption {{ color: var(--soft); font-size: .875rem; margin-bottom: .25rem }}
 pre {{

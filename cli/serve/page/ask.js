@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { parts, places } from "./cite.js";
-import { byId, count, el, say, walkable } from "./dom.js";
+import { byId, count, el, plural, say, walkable } from "./dom.js";
 
 const BEFORE = 3; // exchanges that a question may go on from
 const VERDICT = {
@@ -166,7 +166,7 @@ class Exchange {
 }
 
 function short(text) {
-  const line = text.replace(/\s+/g, " ").trim();
+  const line = text.replace(/^\s*\n|\s+$/g, "");
   return line.length > 240 ? `${line.slice(0, 240).trimEnd()} …` : line;
 }
 
@@ -174,10 +174,10 @@ function figures(answer) {
   const seconds = answer.timings.total_s.toFixed(1);
   const { gathered, document } = answer.tokens;
   const end = answer.stop === "interrupted" ? ", stopped early" : "";
-  return `${seconds} s, ${count(gathered)} of ${count(document)} tokens gathered${end}`;
+  return `${seconds} s, ${count(gathered)} of ${plural(document, "token")} gathered${end}`;
 }
 
 // Says that an answer has come, to those who listen.
 export function told(found) {
-  say(found.length ? `Answered, with ${found.length} passages.` : "Answered.");
+  say(found.length ? `Answered, with ${plural(found.length, "passage")}.` : "Answered.");
 }

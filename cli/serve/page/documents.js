@@ -1,7 +1,7 @@
 // The documents at the left: choosing one, or all, and removing.
 
 import * as api from "./api.js";
-import { byId, count, el, plural, say, walkable } from "./dom.js";
+import { byId, el, plural, say, walkable } from "./dom.js";
 
 const KEY = "longctx-document";
 const ALL = "";
@@ -57,7 +57,7 @@ export class Documents {
       "button",
       { type: "button", class: "item", "aria-current": this.name === ALL ? "true" : null, onclick: () => this.choose(null) },
       el("span", { class: "name" }, "All documents"),
-      el("span", { class: "hint" }, `${count(tokens)} tokens`),
+      el("span", { class: "hint" }, plural(tokens, "token")),
     );
   }
 
@@ -75,7 +75,7 @@ export class Documents {
         onclick: () => this.choose(one),
       },
       el("span", { class: "name" }, one.name),
-      el("span", { class: "hint" }, `${count(one.tokens)} tokens${files}${state}`),
+      el("span", { class: "hint" }, `${plural(one.tokens, "token")}${files}${state}`),
     );
     const remove = el(
       "button",

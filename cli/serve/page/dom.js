@@ -56,6 +56,14 @@ export function plural(number, word) {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }
 
+// Bytes as people say them.
+export function size(bytes) {
+  const units = ["B", "kB", "MB", "GB"];
+  let unit = 0;
+  for (; bytes >= 999.95 && unit < units.length - 1; unit++) bytes /= 1000;
+  return `${unit ? bytes.toFixed(1) : bytes} ${units[unit]}`;
+}
+
 // Seconds as people say them.
 export function duration(seconds) {
   if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { confirmed } from "./documents.js";
-import { byId, count, duration, el, say } from "./dom.js";
+import { byId, duration, el, say, size } from "./dom.js";
 
 export class Ingest {
   // `onDone(document)` is called with the name of what was read.
@@ -89,7 +89,7 @@ class Reading {
     this.file = file;
     this.controller = new AbortController();
     this.bar = el("progress", { max: 1, value: 0, "aria-label": `Reading ${file.name}` });
-    this.told = el("span", { class: "hint" }, "waits");
+    this.told = el("span", { class: "hint" }, "waiting");
     const label = `Stop reading ${file.name}`;
     const stop = el("button", { type: "button", class: "plain remove", "aria-label": label, onclick: onStop }, "×");
     this.box = el("li", { class: "reading-file" }, el("span", { class: "name" }, file.name), stop, this.bar, this.told);
@@ -100,7 +100,7 @@ class Reading {
   }
 
   async read(replace) {
-    this.told.textContent = "is sent";
+    this.told.textContent = `sending ${size(this.file.size)}`;
     let name = null;
     for await (const { event, data } of api.ingest(this.file, replace, this.controller.signal)) {
       if (event === "progress") this.#show(data);
@@ -110,12 +110,13 @@ class Reading {
     return name;
   }
 
-  #show({ done, total, left_s: left, tokens }) {
+  #show({ done, total, left_s: left }) {
     if (total) this.bar.value = Math.min(1, done / total);
     else this.bar.removeAttribute("value");
-    const share = total ? `${Math.floor((100 * done) / total)}%` : "";
-    const time = left === null ? "" : `${duration(left)} left`;
-    this.told.textContent = [share, time, `${count(tokens)} tokens`].filter(Boolean).join(", ");
+    const share = total ? `${Math.floor((100 * Math.min(done, total)) / total)}%` : "";
+    const read = total ? `${size(Math.min(done, total))} of ${size(total)}` : size(done);
+    const time = left === null ? "" : `about ${duration(left)} left`;
+    this.told.textContent = `reading: ${[share, read, time].filter(Boolean).join(", ")}`;
   }
 
   fail(message) {

@@ -5,6 +5,7 @@ import { byId, el, marked, say } from "./dom.js";
 import { Strip } from "./strip.js";
 
 const SIDE = 4000; // bytes that are fetched on each side of a place
+const LABEL = 20; // characters of a place that has a line of its own; a longer one wraps
 const NEAR = 300; // pixels from an end at which more is fetched
 const PROSE = /\.(txt|text|md|rst|html?|xhtml|epub|pdf|docx?|docm|odt|ott|rtf|pptx?|odp|eml|msg|mbox)$/i;
 
@@ -141,13 +142,16 @@ export class Reader {
     return el("div", { class: kind, "data-start": line.start }, number, text);
   }
 
-  // Each row says where it is, if the row before is elsewhere.
+  // Each row says where it is, if the row before is elsewhere. The column fits the longest.
   #placed() {
+    let longest = 0;
     this.lines.forEach(({ line, row }, i) => {
       const before = this.lines[i - 1]?.line;
       const told = line.begins && line.place !== before?.place ? line.place : "";
       row.firstChild.textContent = told;
+      longest = Math.max(longest, told.length);
     });
+    this.text.style.setProperty("--places", `${Math.min(longest, LABEL) * 0.45}rem`);
   }
 
   #reveal() {

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from sample_files import docx, paragraph
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -126,6 +127,21 @@ def test_a_mark_opens_its_passage_with_the_answer_highlighted(opened):
     first = page.locator(".passages .item").first
     assert first.locator(".number").inner_text() == "1"
     assert first.locator(".told").inner_text() == "The code of the oil-store padlock is 58204."
+    assert "\n" in page.locator(".passages .told").nth(1).inner_text()  # lines as in the text
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_place_that_is_not_a_line_is_shown_whole(opened, own_library, tmp_path):
+    file = tmp_path / "minutes.docx"
+    file.write_bytes(docx("".join(paragraph(f"The keeper wrote {i}.") for i in range(1, 41))))
+    own_library.ingest(file, name="minutes")
+    page = opened()
+    choose(page, "minutes")
+    last = page.locator("#text .place").nth(39)
+    assert last.inner_text() == "paragraph 40"
+    assert last.evaluate("one => one.scrollWidth <= one.clientWidth && one.clientHeight < 30")
+    ask(page, "What did the keeper write?")
+    assert page.locator("#status").inner_text() == "Answered, with 1 passage."
 
 
 def test_each_sentence_of_an_answer_is_marked_with_what_has_its_words(opened):
@@ -296,7 +312,7 @@ def test_progress_says_how_long_it_will_take(opened):
     page.evaluate(DROP, ["long.log", text])
     until(
         page,
-        r"/^\d+%, .* left, [\d,]+ tokens$/.test("
+        r"/^reading: \d+%, [\d.]+ k?B of [\d.]+ kB, about .* left$/.test("
         "document.querySelector('#readings .hint')?.textContent)",
     )
     assert 0 < page.locator("#readings progress").evaluate("bar => bar.value") < 1

@@ -165,7 +165,8 @@ class Exchange {
   }
 }
 
-function short(text) {
+// A passage in a list: with its own lines, cut where it is long.
+export function short(text) {
   const line = text.replace(/^\s*\n|\s+$/g, "");
   return line.length > 240 ? `${line.slice(0, 240).trimEnd()} …` : line;
 }

@@ -127,7 +127,12 @@ def test_a_mark_opens_its_passage_with_the_answer_highlighted(opened):
     first = page.locator(".passages .item").first
     assert first.locator(".number").inner_text() == "1"
     assert first.locator(".told").inner_text() == "The code of the oil-store padlock is 58204."
-    assert "\n" in page.locator(".passages .told").nth(1).inner_text()  # lines as in the text
+    told = first.locator(".told")
+    short = page.evaluate(
+        "import('/static/ask.js').then((ask) => ask.short('\\n  a\\n\\n  b \\n'))"
+    )
+    told.evaluate("(told, short) => told.replaceChildren(short)", short)
+    assert told.inner_text() == "  a\n\n  b"  # lines and indents as in the text
 
 
 @pytest.mark.usefixtures("clean")

@@ -19,12 +19,11 @@ from longctx.cli.serve import errors, sse
 from longctx.cli.serve.errors import Refused
 from longctx.cli.serve.spool import Upload
 from longctx.core.ingest.identity import CannotGoOn
-from longctx.core.store.naming import called_after
+from longctx.core.store.naming import called_after, too_long
 
 if TYPE_CHECKING:
     from longctx import Document, Library, Progress
 
-LONGEST = 255  # bytes of a file's name in UTF-8
 PACE = 0.1  # seconds between two events of progress
 
 
@@ -124,9 +123,8 @@ def _file_name(given: str) -> str:
     controls = any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") for sign in name)
     if name in ("", ".", "..") or controls:
         raise Refused(400, "give the file's name, as ?name=book.txt", "invalid_value", "name")
-    if (size := len(name.encode())) > LONGEST:
-        message = f"the name is too long: it has {size} bytes in UTF-8, of {LONGEST} at most"
-        raise Refused(400, message, "invalid_value", "name")
+    if why := too_long(name):
+        raise Refused(400, f"the name is too long: {why}", "invalid_value", "name")
     return name
 
 

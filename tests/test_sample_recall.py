@@ -8,7 +8,7 @@ from sampled import WHOLE
 from longctx.core.ask.session import Session
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
-from longctx.core.measure.eval.qa import QuestionTest, run
+from longctx.core.measure.eval.qa import EVERY, QuestionTest, run
 from longctx.core.measure.eval.qa_places import place
 from longctx.core.measure.eval.qa_questions import read_items
 from longctx.core.retrieve import gather_by
@@ -39,7 +39,7 @@ def found(tmp_path_factory) -> dict[str, int]:
     items = [item for sheet in sheets for item in read_items(sheet)]
     with Session(library, "samples", setup) as session:
         placed = place(items, session.document)
-        report = run(session, placed, QuestionTest(budgets=(BUDGET,), answers=False))
+        report = run(session, placed, QuestionTest(EVERY, (BUDGET,), answers=False))
     assert report.counted == {"place": 0, "line": QUESTIONS, "text": 0, "absent": 0}
     return {rate.gather_by: round(rate.rate * rate.total) for rate in report.rates}
 

@@ -94,8 +94,8 @@ def run(
         option(
             "--gather-by",
             "NAME,...",
-            f"What is gathered by: {', '.join(gather_by.names())}, one after another; by "
-            "default all that the document has something for.",
+            f"What is gathered by: {', '.join(gather_by.names())}, one after another, or 'all': "
+            "those that fit the document; each asks every question. By default that of `ask`.",
         ),
     ] = None,
     answers: Annotated[

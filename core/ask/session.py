@@ -90,6 +90,11 @@ class Session(Asking):
         """Names of its sources whose files had changed when it was opened."""
         return self._changed
 
+    @property
+    def gathers_by(self) -> str:
+        """The gather source of a question that names none."""
+        return self._way("", None).gathers_by
+
     def _load(self, setup: Setup) -> None:
         """Loads the model while reading what it will need of the document."""
         with ReadAhead() as ahead:

@@ -90,7 +90,10 @@ def test_names_with_commas_and_policies_with_options():
 
 
 def test_qa_as_tables(longctx, library, questions, model_options):
-    result = longctx("eval", "qa", "book", questions, "--gather", "20,1m", "--device", "cpu")
+    options = ("--gather", "20,1m", "--device", "cpu")
+    usual = longctx("eval", "qa", "book", questions, *options).stdout.splitlines()
+    assert [line.split()[0] for line in usual[3::3]] == [gather_by.USUAL, gather_by.USUAL]
+    result = longctx("eval", "qa", "book", questions, *options, "--gather-by", "all")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0].endswith("tokens, 2 questions, counted by place")
@@ -112,9 +115,7 @@ def test_qa_as_json_goes_on_in_its_folder(longctx, library, questions, tmp_path,
     (found,) = values["documents"]
     assert (found["document"], found["files"]) == ("book", [str(questions)])
     assert [trial["number"] for trial in found["trials"]] == [1, 2]
-    assert [(rate["gather_by"], rate["what"]) for rate in found["rates"]] == [
-        (name, "recall") for name in gather_by.names()
-    ]
+    assert [(rate["gather_by"], rate["what"]) for rate in found["rates"]] == [("hybrid", "recall")]
     assert values["sum"] == {"questions": 2, "rates": found["rates"]}
     monkeypatch.setattr("longctx.core.ask.session.Session.gathered", None)  # it would be called
     again = longctx("eval", "qa", "book", questions, *options, "--device", "cpu")

@@ -26,6 +26,7 @@ SCHEMA_VERSION = 2
 BUDGETS = (1024, 2048, 4096, 8192)
 SCORERS = {"exact_match": exact_match, "f1": f1, "contained": contained}
 RECALL = "recall"
+EVERY = ("all",)  # gather sources
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class QuestionTest:
     """What is measured.
 
     Attributes:
-        gather_by: gather sources; None: all that fit the document.
+        gather_by: gather sources; None: the one by which `ask` gathers; EVERY: all that fit the
+            document.
         budgets: tokens to gather, for recall.
         answers: also ask, and compare the answers.
         answer_gather: tokens to gather for an answer; None: the method's default.
@@ -162,8 +164,9 @@ def _require(wanted: QuestionTest) -> None:
     if wanted.gather_by == () or not wanted.budgets or min(wanted.budgets) < 1:
         why = "each question needs something to gather by, and budgets of a token or more"
         raise UsageError("cannot measure recall", why, "Correct --gather-by or --gather.")
-    for name in wanted.gather_by or ():
-        gather_by.check(name)
+    if wanted.gather_by != EVERY:
+        for name in wanted.gather_by or ():
+            gather_by.check(name)
 
 
 def _sources(
@@ -171,26 +174,33 @@ def _sources(
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Gather sources, and why others are left out, as the first question shows.
 
+    Where none is named and the one of `ask` does not fit, the first that does is taken.
+
     Raises:
         StateMismatch: the state is damaged.
         LongctxError: no gather source fits.
     """
-    if wanted.gather_by is not None:
+    if wanted.gather_by not in (None, EVERY):
         return wanted.gather_by, {}
+    known = gather_by.names()
+    if wanted.gather_by is None:
+        known = list(dict.fromkeys([session.gathers_by, *known]))
     failed: dict[str, LongctxError] = {}
-    for name in gather_by.names():
-        if journal.get(_recall_name(name, 1)) is not None:
-            continue
+    found: list[str] = []
+    for name in known:
         try:
-            session.gathered(placed[0].query.question, name, wanted.budgets[:1])
+            if journal.get(_recall_name(name, 1)) is None:
+                session.gathered(placed[0].query.question, name, wanted.budgets[:1])
+            found.append(name)
         except StateMismatch:
             raise
         except LongctxError as error:
             failed[name] = error
-    found = tuple(name for name in gather_by.names() if name not in failed)
+        if found and wanted.gather_by is None:
+            break
     if not found:
         raise next(iter(failed.values()))
-    return found, {name: str(error) for name, error in failed.items()}
+    return tuple(found), {name: str(error) for name, error in failed.items()}
 
 
 def _settings(session: Session, placed: list[PlacedQuestion], wanted: QuestionTest) -> Record:

@@ -7,7 +7,7 @@ import pytest
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, StateMismatch, UsageError
 from longctx.core.measure.eval import qa
-from longctx.core.measure.eval.qa import QuestionTest, as_dict, run, summed
+from longctx.core.measure.eval.qa import EVERY, QuestionTest, as_dict, run, summed
 from longctx.core.measure.eval.qa_places import place
 from longctx.core.measure.eval.qa_questions import read_items
 from longctx.core.retrieve import gather_by
@@ -126,8 +126,10 @@ def test_the_rank_is_the_smallest_budget_that_gathers(found):
     assert trial["rank"] == {"method": None}
 
 
-def test_everything_that_there_is_is_gathered_by(found):
-    report = found(QuestionTest(budgets=(20, 60), answers=False))
+def test_all_gather_sources_are_measured_only_where_they_are_wanted(found):
+    report = found(QuestionTest(budgets=(20,), answers=False))
+    assert [rate.gather_by for rate in report.rates] == [gather_by.USUAL]
+    report = found(QuestionTest(EVERY, (20, 60), answers=False))
     assert [*dict.fromkeys(rate.gather_by for rate in report.rates)] == gather_by.names()
     assert len(report.rates) == 2 * len(gather_by.names())
     assert report.left_out == {}
@@ -147,7 +149,9 @@ def refusing(monkeypatch, error: LongctxError, *refused: str) -> None:
 
 def test_what_cannot_be_gathered_by_is_left_out_unless_it_is_named(found, monkeypatch):
     refusing(monkeypatch, LongctxError("no embeddings"), "method", "hybrid")
-    report = found(QuestionTest(budgets=(20,), answers=False))
+    usual = found(QuestionTest(budgets=(20,), answers=False))
+    assert (usual.left_out, usual.rates[0].gather_by) == ({"hybrid": "no embeddings"}, "bm25")
+    report = found(QuestionTest(EVERY, (20,), answers=False))
     assert {"method", "hybrid"} <= {*report.left_out}
     assert report.left_out["hybrid"] == "no embeddings"
     assert "bm25" in {rate.gather_by for rate in report.rates}

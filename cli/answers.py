@@ -93,7 +93,7 @@ class Answers:
         if answer.interrupted:
             render.note(f"interrupted after {counted(answer.tokens['answer'], 'token')}")
             return
-        cautions.warn_of_answer(answer)
+        cautions.warn_of_answer(answer, self.asked.get("anyway", True))
         if self.sources:
             cite(answer, SOURCES)
 

@@ -125,6 +125,15 @@ def run(
             "Show the sentence that answers and the best passages after the answer; on by default.",
         ),
     ] = True,
+    anyway: Annotated[
+        bool,
+        options.setting(
+            "--anyway",
+            "Print the model's answer also where the text seems to have none (`found` is no), in "
+            "place of 'not in the text', and the nearest sentence after these words; off by "
+            "default, always with --json.",
+        ),
+    ] = False,
     questions: Annotated[
         Path | None,
         typer.Option(
@@ -169,6 +178,7 @@ def run(
             "repetition_penalty": repetition_penalty,
             "seed": seed,
             "stop": tuple(stop or ()),
+            "anyway": anyway or json or many is not None,
         },
         json=json,
         sources=sources,

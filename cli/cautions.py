@@ -8,21 +8,13 @@ from longctx.cli.text import counted
 from longctx.core.common import pasting
 
 if TYPE_CHECKING:
-    from longctx.core.ask.answer import Answer, Found
+    from longctx.core.ask.answer import Answer
 
 NAMED = 20  # documents that are named where some were left out; --json names all
 
 
-def warn(found: "Found") -> None:
-    """Warns of what a person should know before trusting an answer or a search."""
-    _warn_of_doubt(found.found, found.documents)
-    _warn_of_state(found.documents, found.state)
-    if found.tokens["dropped"]:
-        note(f"the model's window had no room for {found.tokens['dropped']:,} gathered tokens")
-
-
 def warn_of_search(values: dict[str, Any]) -> None:
-    """The same for a search, from its JSON object."""
+    """What a person should know before trusting a search, from its JSON object."""
     if not values["passages"]:
         note("nothing was found")
     else:
@@ -31,10 +23,11 @@ def warn_of_search(values: dict[str, Any]) -> None:
     _warn_of_state(values["documents"], values["state"])
 
 
-def _warn_of_doubt(found: str, documents: Sequence[str]) -> None:
+def _warn_of_doubt(found: str, documents: Sequence[str], remedy: str = "") -> None:
     if found == "no":
         who = "the documents seem" if len(documents) > 1 else "the document seems"
-        note(f"{who} not to say this: too few of the question's words occur together anywhere")
+        few = "too few of the question's words occur together anywhere"
+        note(f"{who} not to say this: {few}{remedy}")
 
 
 def _warn_of_quoted(query: str, passages: Sequence[dict[str, Any]]) -> None:
@@ -64,9 +57,15 @@ def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
         note(f"{asked}: {', '.join(names[:NAMED])}{more}")
 
 
-def warn_of_answer(answer: "Answer") -> None:
-    """The same for an answer, including its decoding."""
-    warn(answer)
+def warn_of_answer(answer: "Answer", anyway: bool) -> None:
+    """What to know before trusting an answer: whether the text has it, and how it was decoded."""
+    if answer.found == "unsure":
+        note("unsure: only some of the question's words occur together; read the passages")
+    remedy = "" if anyway else "; --anyway asks the model all the same"
+    _warn_of_doubt(answer.found, answer.documents, remedy)
+    _warn_of_state(answer.documents, answer.state)
+    if answer.tokens["dropped"]:
+        note(f"the model's window had no room for {answer.tokens['dropped']:,} gathered tokens")
     if answer.reassigned:
         note("the answer went beyond the model's window: its tokens were given new positions")
     if answer.narrowed:

@@ -75,7 +75,7 @@ class Served:
 
     def ask(self, question: str, documents: Sequence[str] | None, **more: Any) -> Answer:
         """The answer to a question."""
-        answer = self.library.ask(question, documents, **more)
+        answer = self.library.ask(question, documents, anyway=False, **more)
         sentence = answer.sentence
         cite = None if sentence is None else f"{sentence.source}:{sentence.place}"
         return Answer(

@@ -51,6 +51,7 @@ class Wishes(TypedDict, total=False):
     seed: int | None
     stop: Sequence[str]
     before: "Sequence[Exchange]"
+    anyway: bool
     model: Model | str | None
     on_text: Callable[[str], None] | None
     on_sending: "Callable[[Sent], None] | None"
@@ -156,6 +157,7 @@ class Askable(ABC):
         seed: int | None = None,
         stop: Sequence[str] = (),
         before: "Sequence[Exchange]" = (),
+        anyway: bool = True,
         model: Model | str | None = None,
         on_text: Callable[[str], None] | None = None,
         on_sending: "Callable[[Sent], None] | None" = None,
@@ -180,6 +182,8 @@ class Askable(ABC):
                 profile says, else the likeliest token.
             stop: texts that end the answer.
             before: earlier questions and answers that this one refers to.
+            anyway: answer also where the text seems to have no answer (`found` is "no"); if false,
+                the answer is then "not in the text", and no sentence is given with such an answer.
             model: the model; None: the library's.
             on_text: gets the pieces of the answer as they are decoded, in this thread.
             on_sending: where another server answers, gets what is sent there, before it is.
@@ -210,6 +214,7 @@ class Askable(ABC):
         )
         how: dict[str, Any] = {"gather": gather, "passages": passages, "gather_by": gather_by}
         how |= {"decode": decode, "quote": quote, "before": tuple(before)}
+        how["anyway"] = anyway
         if on_sending is not None:
             how["on_sending"] = on_sending
         run = partial(self._ask, question, sampling, how, self._model(model), on_shown)

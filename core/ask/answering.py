@@ -35,6 +35,7 @@ class Question:
             they refer to.
         passages: the most passages to gather; None: the profile's number.
         own: of `words`, those of the question itself, by which lines are shown; empty: all.
+        anyway: answer also where the text seems not to.
     """
 
     ids: Tensor
@@ -45,6 +46,7 @@ class Question:
     words: str = ""
     passages: int | None = None
     own: str = ""
+    anyway: bool = True
 
     @property
     def reserved(self) -> int:

@@ -17,7 +17,7 @@ from longctx.core.ask.follow_up import Exchange, joined
 from longctx.core.ask.gathering import Gatherer
 from longctx.core.ask.looking import Looking
 from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
-from longctx.core.ask.refusing import reluctant
+from longctx.core.ask.refusing import PHRASE, is_refusal, reluctant
 from longctx.core.ask.sentence import answering_sentence, quoted_sentence
 from longctx.core.ask.state_checks import require_numbers
 from longctx.core.common.errors import StateMismatch
@@ -25,6 +25,7 @@ from longctx.core.decode.decode import Generation
 from longctx.core.engine.setup import memory_told, policy
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve.best_passages import Chosen
+from longctx.core.retrieve.evidence import NO, judged
 
 if TYPE_CHECKING:
     from longctx.core.ask.server.address import Server
@@ -51,6 +52,7 @@ class Asking(Looking):
         before: Sequence[Exchange] = (),
         on_sending: "Callable[[Sent], None]" = lambda sent: None,
         on_based: Callable[[Based], None] | None = None,
+        anyway: bool = True,
     ) -> Answer:
         """Answers a question from the state.
 
@@ -70,6 +72,9 @@ class Asking(Looking):
             before: earlier questions and answers that the question refers to, in their order.
             on_sending: is told what is sent to another server, if one answers, before it is.
             on_based: is told what the answer was gathered from, once it is complete.
+            anyway: answer also where `found` is "no", and give a sentence with every answer. If
+                false, the answer is then "not in the text" without decoding, and there is no
+                sentence with such an answer, also where it is the model's.
 
         Raises:
             UsageError: the question is empty or longer than the window, or the decode policy,
@@ -97,6 +102,7 @@ class Asking(Looking):
                 require_served(given, decode, quote)
                 encoded = self.engine.prompt.question(words)
                 asked = Question(*encoded, 0, gather, words=words, passages=passages, own=question)
+                asked = replace(asked, anyway=anyway)
                 return self._served(self.server, way, clock, asked, given, show, on_sending)
             decoding = answering.decoding if decode is None else policy(decode, answering.profile)
             how = way, decoding, answering.files.eos_ids(), answering.files.tokenizer
@@ -104,7 +110,7 @@ class Asking(Looking):
             if quote:
                 require_quotable(*how)
             encoded = self.engine.prompt.question(words)
-            asked = Question(*encoded, limit, gather, decoding, words, passages, question)
+            asked = Question(*encoded, limit, gather, decoding, words, passages, question, anyway)
             return self._ask(way, clock, asked, sampling, show, quotes)
 
         def leave_out(error: StateMismatch) -> None:
@@ -132,7 +138,10 @@ class Asking(Looking):
         require_numbers(begun.hidden, way.documents)
         if self._spares:  # while nothing of the answer was shown
             read_cited(way, begun.found())
-        if quote:
+        verdict = judged(way.index, asked.words)
+        if verdict[0] == NO and not asked.anyway:
+            told = self._refused(begun, on_text, clock)
+        elif quote:
             told = self._quoted(way, begun, asked.answer, on_text, clock)
         else:
             told = self._generated(begun, asked.answer, sampling, on_text, clock)
@@ -144,12 +153,12 @@ class Asking(Looking):
         )
         spent = decoded(decoding, told.pop("spent"))
         chosen, span = begun.found(), told.pop("span", None)
-        told["sentence"] = (
-            answering_sentence(way.documents, chosen, query_of(way, asked), told["answer"])
-            if span is None
-            else quoted_sentence(span)
-        )
-        found = self._found(way, asked, chosen, counts, clock)
+        if span is not None:
+            told["sentence"] = quoted_sentence(span)
+        elif asked.anyway or not is_refusal(told["answer"]):
+            query = query_of(way, asked)
+            told["sentence"] = answering_sentence(way.documents, chosen, query, told["answer"])
+        found = self._found(way, asked, chosen, counts, clock, verdict)
         read = begun.read and begun.read.told()
         if read:
             what = f"{read['tokens']:,} tokens in {read['passages']:,} passages ({read['order']})"
@@ -168,7 +177,7 @@ class Asking(Looking):
         on_sending: "Callable[[Sent], None]",
     ) -> tuple[Answer, Answering, Chosen]:
         """The answer of another server's model; see `served.py`."""
-        from longctx.core.ask.served import GATHER, Serving, served
+        from longctx.core.ask.served import GATHER, Serving, served, unsent
 
         assert isinstance(way, Gatherer), "documents that answer by recall are refused"
         chosen = way.for_text(asked, asked.gather or GATHER)
@@ -178,8 +187,23 @@ class Asking(Looking):
         backend = self.engine.files.tokenizer.backend_tokenizer
         count = lambda text: len(backend.encode(text, add_special_tokens=False).ids)  # noqa: E731
         serving = Serving(server, sampling, on_text, on_sending, count)
-        answer = served(serving, way, chosen, found, query_of(way, asked), clock.mark)
+        query = query_of(way, asked)
+        if found.found == NO and not asked.anyway:
+            answer = unsent(serving, found)
+        else:
+            answer = served(serving, way, chosen, found, query, clock.mark)
+            if not asked.anyway and is_refusal(answer.answer):
+                answer = replace(answer, sentence=None)
         return replace(answer, timings=clock.timings()), way, chosen
+
+    def _refused(
+        self, begun: Begun, on_text: Callable[[str], None], clock: Clock
+    ) -> dict[str, Any]:
+        """Decodes nothing: the text seems to have no answer."""
+        clock.mark("first_token_s")
+        on_text(PHRASE)
+        told = {"answer": PHRASE, "count": 0, "stop": "end", "tokens_per_s": None}
+        return {**told, "spent": begun.policy.spent()}
 
     def _generated(
         self,

@@ -156,12 +156,13 @@ class Looking(ABC):
         chosen: Chosen,
         counts: dict[str, int],
         clock: Clock,
+        verdict: tuple[str, float | None] | None = None,
     ) -> Found:
         manifests = [document.manifest for document in way.documents]
         query = query_of(way, question)
         runs = passages(way.documents, chosen.tokens, chosen.scores.raw, query)
         require_numbers(torch.tensor([run.score for run in runs]), way.documents)
-        found, evidence = judged(way.index, question.words)
+        found, evidence = verdict or judged(way.index, question.words)
         timings = clock.timings()
         gathered = f"{len(chosen.tokens):,} tokens in {len(runs):,} passages"
         _log.info("gathered %s by %s: %s", gathered, way.gathers_by, timings)

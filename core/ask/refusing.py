@@ -1,4 +1,4 @@
-"""The answer that the text has none: given only if the model is sure enough of it.
+"""The answer that the text has none: given only if the model is sure enough of it, or words say so.
 
 A model that learnt to say so says it too often where a question is worded unlike the text. How
 likely the phrase is tells right answers from wrong ones well, and a profile says from where on it
@@ -12,6 +12,12 @@ import torch
 from torch import Tensor
 
 PHRASE = "not in the text"
+_PHRASES = (PHRASE, "not in the document")  # models learnt either
+
+
+def is_refusal(answer: str) -> bool:
+    """Whether an answer says that the text has none, and nothing more."""
+    return answer.strip().removesuffix(".").casefold() in _PHRASES
 
 
 def reluctant(tokenizer: Any, least: float) -> Callable[[Tensor], Tensor] | None:

@@ -12,6 +12,7 @@ from typing import Any
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found
 from longctx.core.ask.gathering import Gatherer
 from longctx.core.ask.place import Passage
+from longctx.core.ask.refusing import PHRASE
 from longctx.core.ask.sentence import answering_sentence
 from longctx.core.ask.server import client, messages
 from longctx.core.ask.server.address import Server
@@ -28,6 +29,15 @@ _log = logging.getLogger(__name__)
 GATHER = 2048  # tokens; a server's model has a window of 4,096 at least, often no more
 LONGEST = 1024  # tokens of an answer, as the server counts them
 NAME = "server"  # as the decode policy of such an answer
+_DECODED: dict[str, Any] = {  # what an `Answer` says of its decoding
+    "policy": {"name": NAME},
+    "attended_per_step": None,
+    "refreshes": None,
+    "held": None,
+    "reassigned": False,
+    "narrowed": False,
+    "tokens_per_s": None,
+}
 UNKNOWN = ("top_k", "min_p", "repetition_penalty")  # not in the protocol
 
 
@@ -105,6 +115,14 @@ def served(
     return Answer(**values, sentence=sentence, sent=sent)
 
 
+def unsent(serving: Serving, found: Found) -> Answer:
+    """The answer where the passages seem to have none: nothing is sent."""
+    serving.on_text(PHRASE)
+    state = {**found.state, "answer_model": serving.server.model, "read": None}
+    told = {**_DECODED, "answer": PHRASE, "stop": "end"}
+    return Answer(**vars(replace(found, state=state)), **told)
+
+
 def in_order(way: Gatherer, passages: Sequence[Passage]) -> list[Passage]:
     """Passages in the order of their documents and sources."""
     places = {
@@ -141,15 +159,10 @@ def _received(
     if first is not None and count > 1 and (took := time.perf_counter() - first) > 0:
         rate = round((count - 1) / took, 4)
     return {
+        **_DECODED,
         "answer": answer,
         "count": count,
         "stop": stop,
-        "policy": {"name": NAME},
-        "attended_per_step": None,
-        "refreshes": None,
-        "held": None,
-        "reassigned": False,
-        "narrowed": False,
         "tokens_per_s": rate,
     }
 

@@ -11,6 +11,7 @@ import pytest
 from longctx.cli import answers, render
 from longctx.cli.text import clean
 from longctx.core.api import opening
+from longctx.core.ask import refusing
 from longctx.core.common.read_ahead import ReadAhead
 from longctx.core.decode.decode import Generation
 from longctx.core.decode.policies.dense import Policy
@@ -178,10 +179,34 @@ def test_a_document_that_seems_not_to_say_it(asking):
         "seems not to say this: too few of the question's words occur together anywhere"
         in result.stderr
     )
+    assert result.stdout.startswith("not in the text\n\n")
     assert "book.txt:" in result.stdout
     values = json.loads(asking("ask", question, "--json").stdout)
     assert (values["found"], values["evidence"]) == ("no", 0.0)
+    assert values["answer"] not in ("", "not in the text")
+    assert "--anyway" in result.stderr
+    anyway = asking("ask", question, "--anyway")
+    assert anyway.stdout.startswith(clean(values["answer"]))
+    assert "seems not to say" in anyway.stderr
+    assert "--anyway" not in anyway.stderr
     assert "seems not to say" not in asking("ask", QUESTION).stderr
+
+
+def test_unsure_is_told_as_json_has_it(asking):
+    question = "Did the ambassador write of the boat in Vienna?"
+    assert json.loads(asking("ask", question, "--json").stdout)["found"] == "unsure"
+    assert "unsure: only some of the question's words" in asking("ask", question).stderr
+    assert "unsure" not in asking("ask", QUESTION).stderr
+
+
+def test_no_sentence_follows_an_answer_that_there_is_none(asking, monkeypatch):
+    values = json.loads(asking("ask", QUESTION, "--json").stdout)
+    assert values["sentence"]
+    monkeypatch.setattr(refusing, "_PHRASES", (values["answer"].casefold().removesuffix("."),))
+    answer, passages = asking("ask", QUESTION).stdout.split("\n\n")
+    assert (answer, ': "' in passages) == (clean(values["answer"]), False)
+    assert json.loads(asking("ask", QUESTION, "--json").stdout)["sentence"] == values["sentence"]
+    assert asking("ask", QUESTION, "--anyway").stdout.count("\n\n") == 2
 
 
 def test_what_has_no_room_in_the_window_is_told(asking):
@@ -437,7 +462,7 @@ def test_ctrl_c_ends_an_answer_and_the_conversation_goes_on(asking, interrupt, m
 
     monkeypatch.setattr("builtins.input", type_next)
     interrupt(1)
-    result = asking("ask")
+    result = asking("ask", "--anyway")
     assert result.exit_code == 0
     assert result.stderr.count("interrupted after") == 1
     assert result.stdout.count("book.txt:") > 0  # under the second answer

@@ -5,6 +5,7 @@ import { parts, places } from "./cite.js";
 import { byId, count, el, plural, say, walkable } from "./dom.js";
 
 const BEFORE = 3; // exchanges that a question may go on from
+const REFUSAL = /^not in the (text|document)\.?$/i; // nothing in it has a place
 const VERDICT = {
   no: "The text seems not to say this.",
   unsure: "Perhaps the text does not say this: see the passages.",
@@ -123,7 +124,7 @@ class Exchange {
   end(answer) {
     this.ended = true;
     const found = places(answer);
-    const shown = parts(answer.answer, found).flatMap(({ text, numbers }) => {
+    const shown = parts(answer.answer, REFUSAL.test(answer.answer) ? [] : found).flatMap(({ text, numbers }) => {
       const bare = text.trimEnd();
       return [bare, ...numbers.map((n) => this.#mark(n, found[n - 1])), text.slice(bare.length)];
     });

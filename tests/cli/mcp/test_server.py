@@ -90,6 +90,14 @@ def test_a_question_is_answered_with_what_it_is_based_on(connect):
     assert answer["passages"][0]["uri"] in text_of(result)
 
 
+def test_what_the_text_seems_not_to_say_is_no_answer(connect):
+    result = call(connect, "ask", {"question": "Which ambassador signed the treaty of Vienna?"})
+    answer = result.structured_content
+    assert (answer["found"], answer["answer"]) == ("no", "not in the text")
+    assert answer["sentence"] is None
+    assert text_of(result).startswith("Answer (found: no):\n> not in the text")
+
+
 def test_an_answer_can_be_an_exact_stretch(connect, shelf):
     arguments = {"question": "who wrote in his book?", "quote": True}
     answer = call(connect, "ask", arguments).structured_content

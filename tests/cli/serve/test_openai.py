@@ -222,6 +222,16 @@ def test_an_unknown_document_is_404(served):
         served.openai.responses.create(model="longctx/novel", input=ASKED, stream=True)
 
 
+def test_what_the_text_seems_not_to_say_is_no_answer(served):
+    asked = {"model": NOTES, "messages": [{"role": "user", "content": "Which ambassador signed?"}]}
+    for anyway in (False, True):
+        told = served.openai.chat.completions.create(
+            **asked, extra_body={"longctx": {"anyway": anyway}}
+        )
+        assert told.longctx["found"] == "no"
+        assert (told.choices[0].message.content == "not in the text") != anyway
+
+
 def test_settings_of_our_own(served, documents):
     told = served.openai.chat.completions.create(
         model=NOTES, messages=USER, extra_body={"longctx": {"quote": True, "gather_by": "bm25"}}

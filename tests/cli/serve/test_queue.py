@@ -226,6 +226,7 @@ def test_a_client_that_leaves_stops_its_answer(served, path):
     """It would have a thousand tokens: sampled so hot, it does not end by itself."""
     asked = {"model": "longctx/notes", "stream": True, "temperature": 5.0, "seed": 1}
     asked |= {"messages": USER, "max_tokens": 1000, "input": "Who?", "max_output_tokens": 1000}
+    asked["longctx"] = {"anyway": True}
     work, counts = served.app.state.work, served.app.state.counts
     before = counts.tokens["answer"]
     with served.http.stream("POST", path, json=asked) as response:

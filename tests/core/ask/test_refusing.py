@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from longctx.core.ask.refusing import PHRASE, reluctant
+from longctx.core.ask.refusing import PHRASE, is_refusal, reluctant
 from longctx.core.common.errors import UsageError
 from longctx.core.model.files import open_model_files
 from longctx.core.profile.reading import Reading
@@ -22,6 +22,14 @@ def logits_with(tokenizer, likely: float) -> tuple[torch.Tensor, list[int]]:
     weights = torch.full((1, 8192), (1 - likely) / (8192 - len(firsts)))
     weights[:, firsts] = likely / len(firsts)
     return weights.log(), firsts
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [("not in the text", True), ("Not in the document.\n", True), ("It is not in the text", False)],
+)
+def test_a_refusal_is_a_phrase_and_nothing_more(answer, refused):
+    assert is_refusal(answer) == refused
 
 
 @pytest.mark.parametrize("likely", [0.3, 0.84, 0.86, 0.99])

@@ -183,6 +183,17 @@ def test_nothing_is_sent_but_what_is_told_before(asked, broken):
     assert answer.sentence.place == "26"  # it has the answer and "zeppelin"
 
 
+def test_nothing_is_sent_where_the_text_seems_to_have_no_answer(asked, broken):
+    broken.give = lambda handler, _: stream(handler, events("boat ", "675", stop="stop"))
+    told, shown = [], []
+    question, hooks = "Which ambassador signed?", {"on_sending": told.append}
+    answer = asked(question, anyway=False, on_text=shown.append, **hooks)
+    assert (broken.asked, told, shown) == ([], [], ["not in the text"])
+    assert (answer.found, answer.answer, answer.sentence) == ("no", "not in the text", None)
+    assert answer.passages
+    assert asked(question, **hooks).answer == "boat 675"
+
+
 def test_passages_of_several_documents_stand_under_their_names(library, setup, broken):
     broken.give = lambda handler, _: stream(handler, events("none"))
     named = {"answer_with": broken.url, "server_model": "one"}

@@ -1,16 +1,18 @@
 """The sentence that answers: of what was put before the model, the one to show first.
 
-What counts, in this order: it contains the model's answer; it is in the best-ranked passage; how
-rare the words are that it shares with the question; how many pairs of them stand in order. For a
-quotation, it is the sentence that the quotation stands in.
+What counts, in this order: it contains the model's answer; the share of the answer's words in it,
+if that is a half or more; it is in the best-ranked passage; how rare the words are that it shares
+with the question; how many pairs of them stand in order. An answer that crosses the end of a
+sentence, or a quotation, has all sentences that it stands in.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from longctx.core.ask.gather import gathered_spans
 from longctx.core.ask.place import Place, placed
+from longctx.core.ask.refusing import is_refusal
 from longctx.core.passages.matching import ExactString, Query, Span, shown
 from longctx.core.passages.near_lines import around
 from longctx.core.passages.quotable import Span as Quotation
@@ -19,7 +21,11 @@ from longctx.core.passages.snippet import Snippet
 from longctx.core.passages.wrapping import unquoted, unwrapped
 from longctx.core.retrieve.best_passages import Chosen
 from longctx.core.store.document import Document
+from longctx.core.tokens.stems import stems
 
+ENOUGH = 0.5  # of the words of an answer, where no sentence has it as it reads
+LONGEST = 1000  # characters shown
+_AROUND = " \t\n\"'\u201c\u201d\u2018\u2019\u00ab\u00bb`*"  # what models put around an answer
 MOST = 256  # passages looked at, best first: what a method kept can be thousands of single tokens
 
 
@@ -29,7 +35,8 @@ class Sentence(Place):
 
     Attributes:
         text: its bytes, decoded.
-        marks: [start, end) in characters of `text`: the answer, or else the question's words.
+        marks: [start, end) in characters of `text`: the answer, or else its words, or else the
+            question's words.
         line_text: `text` with spaces for the ends of wrapped lines, of the same length.
         shown: the part to show, in characters: all, except of a very long sentence. This and
             `line_text` are for people, not part of the JSON schema.
@@ -63,6 +70,48 @@ class _Found:
         return self.text[self.start : self.end]
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """The model's answer, to look for in sentences."""
+
+    exact: ExactString | None
+    stems: frozenset[str]
+
+    @classmethod
+    def of(cls, answer: str) -> "_Wanted":
+        text = "" if is_refusal(answer) else answer.strip(_AROUND)
+        text = text.removesuffix(".").strip(_AROUND)
+        return cls(ExactString(text) if text else None, frozenset(s for _, _, s in stems(text)))
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text has the answer as it reads."""
+        return self.exact is not None and self.exact.pattern.search(text) is not None
+
+    def share(self, text: str) -> float:
+        """The share of the answer's words in a text; 0 below ENOUGH."""
+        if not self.stems:
+            return 0.0
+        share = len(self.stems & {stem for _, _, stem in stems(text)}) / len(self.stems)
+        return share if share >= ENOUGH else 0.0
+
+    def marks(self, text: str) -> list[Span]:
+        """Where the answer is in a text, or else its words, if enough of them are."""
+        if self.exact is not None and self.is_in(text):
+            return [match.span() for match in self.exact.pattern.finditer(text)]
+        if not self.share(text):
+            return []
+        return [(start, end) for start, end, stem in stems(text) if stem in self.stems]
+
+    def crossing(self, held: "Sequence[_Found]") -> "Iterator[_Found]":
+        """The runs of neighbouring sentences that have the answer together, and none of them."""
+        if self.exact is None or len(held) < 2:
+            return
+        for match in self.exact.pattern.finditer(held[0].text, held[0].start, held[-1].end):
+            run = [one for one in held if one.end > match.start() and one.start < match.end()]
+            if len(run) > 1:
+                yield replace(run[0], end=run[-1].end)
+
+
 def answering_sentence(
     documents: Sequence[Document], chosen: Chosen, query: Query, answer: str
 ) -> Sentence | None:
@@ -80,21 +129,19 @@ def answering_sentence(
     Raises:
         StateMismatch: a document is damaged.
     """
-    told = answer.strip().removesuffix(".").strip()
-    wanted = ExactString(told) if told else None
-    best, most = None, (False, False, 0.0, 0)
+    wanted = _Wanted.of(answer)
+    best, most = None, (False, 0.0, False, 0.0, 0)
     spans = gathered_spans(documents, chosen.tokens, chosen.scores.raw)
     for rank, span in enumerate(spans[:MOST]):
-        for found in _sentences(*span):
-            has_it = wanted is not None and wanted.pattern.search(found.own) is not None
+        held = _sentences(*span)
+        for found in [*held, *wanted.crossing(held)]:
             weight, pairs = query.weight(found.own)
-            key = has_it, rank == 0, weight, pairs
-            if (has_it or weight) and key > most:
+            key = wanted.is_in(found.own), wanted.share(found.own), rank == 0, weight, pairs
+            if (key[0] or key[1] or weight) and key > most:
                 best, most = found, key
     if best is None:
         return None
-    marks = [match.span() for match in wanted.pattern.finditer(best.own)] if wanted else []
-    if marks:
+    if marks := wanted.marks(best.own):
         return _made(best, marks)
     words = query.marked(best.own)
     weights = [1.0 + query.weight(best.own[low:high])[0] for low, high in words]
@@ -147,5 +194,5 @@ def _made(found: _Found, marks: Sequence[Span], weights: Sequence[float] = ()) -
         text=snippet.text[found.start : found.end],
         marks=tuple(marks),
         line_text=found.own,
-        shown=shown(found.own, marks, weights),
+        shown=shown(found.own, marks, weights, LONGEST),
     )

@@ -167,31 +167,35 @@ def best_piece(query: Query, text: str, among: Sequence[LinePiece]) -> LinePiece
     return best
 
 
-def shown(text: str, marked: Sequence[Span], weights: Sequence[float] = ()) -> Span:
-    """What to show of a line or sentence: all, or the `LONG` characters with most matches.
+def shown(
+    text: str, marked: Sequence[Span], weights: Sequence[float] = (), limit: int = LONG
+) -> Span:
+    """What to show of a line or sentence: all, or the `limit` characters with most matches.
 
     Args:
         text: the line.
         marked: the parts that match the query, ascending.
         weights: of each; equal by default.
+        limit: characters to show; more where a match is longer.
 
     Returns:
         In characters; words are not cut, unless one is longer than the limit.
     """
-    if len(text) <= LONG:
+    limit = max([limit, *(end - begin + 2 * _LEAD for begin, end in marked)])
+    if len(text) <= limit:
         return 0, len(text)
     start, most = 0, 0.0
     counted = list(zip(marked, weights or [1.0] * len(marked), strict=True))
     starts = [begin for begin, _ in marked]
     for index, begin in enumerate(starts):
         first = max(0, begin - _LEAD)
-        near = counted[index : bisect_right(starts, first + LONG)]
-        inside = sum(weight for (_, end), weight in near if end <= first + LONG)
+        near = counted[index : bisect_right(starts, first + limit)]
+        inside = sum(weight for (_, end), weight in near if end <= first + limit)
         if inside > most:
             start, most = first, inside
-    start = _not_within(text, min(start, len(text) - LONG))
-    end = word_begin(text, min(len(text), start + LONG))
-    return stripped(text, start, end if end > start else min(len(text), start + LONG))
+    start = _not_within(text, min(start, len(text) - limit))
+    end = word_begin(text, min(len(text), start + limit))
+    return stripped(text, start, end if end > start else min(len(text), start + limit))
 
 
 def _can_be_searched(string: str) -> bool:

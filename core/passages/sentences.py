@@ -35,14 +35,22 @@ _SIGHT = 200  # characters before a place searched for the end of a sentence
 _ABBREVIATIONS = frozenset(
     re.findall(
         r"\S+",
-        "mr mrs ms mx dr prof rev hon fr st sr jr messrs mme mlle gen col capt cpt lt sgt maj adm "
-        "pres gov sen rep vs cf viz al approx ca dept est inc ltd corp co bros mt ave blvd rd ed "
-        "eds trans resp incl excl jan feb mar apr jun jul aug sept sep oct nov dec bzw",
+        "mr mrs ms mx dr prof rev revd hon fr st ste sr sra srta jr messrs mme mlle mgr msgr sig "
+        "esq supt insp gen col capt cpt lt lieut sgt cpl pvt maj adm cmdr cdr pres gov sen rep "
+        "wm chas geo jas jos thos edw robt benj saml v vs cf viz al approx ca dept univ est "
+        "inc ltd corp co bros assn mt ft ave blvd rd hwy ed eds trans resp incl excl "
+        "jan feb mar apr jun jul aug sept sep oct nov dec bzw",
     )
 )
 _BEFORE_NUMBERS = frozenset(  # abbreviations only before numbers: "he said no."
-    re.findall(r"\S+", "no nos nr p pp vol vols ch chap sec sect fig figs eq eqs art par")
+    re.findall(
+        r"\S+",
+        "no nos nr p pp vol vols ch chap sec sect fig figs eq eqs art par op rs tel ext c b d fl r "
+        "mon tue tues wed thu thur thurs fri sat sun",
+    )
 )
+# 5, B12, #4, \u00a35 and Roman numerals; but not "I", which begins a sentence more often.
+_NUMBER = re.compile(r"[^\S\n]*[(\[#\u00a3$\u20ac]?(?:[A-Z]{0,3}-?\d|(?!I\b)[IVXLC]+\b)")
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}")  # e.g, i.e, U.S, Ph.D
 _APOSTROPHES = "'\u2019"
 # Scripts without spaces: a word can end at any character.
@@ -189,10 +197,11 @@ def _abbreviated(text: str, match: re.Match, following: str) -> bool:
     word = found[0]
     if word.isdigit():  # "3. Then", in a list
         return not text[text.rfind("\n", 0, found.start()) + 1 : found.start()].strip()
+    if len(word) == 1 and word.isupper():  # an initial
+        return word != "I"
     if word.lower() in _BEFORE_NUMBERS:
-        return following.isdigit()
-    initial = len(word) == 1 and word.isupper() and word != "I"
-    return initial or word.lower() in _ABBREVIATIONS or bool(_DOTTED.fullmatch(word))
+        return following.isdigit() or _NUMBER.match(text, match.end()) is not None
+    return word.lower() in _ABBREVIATIONS or bool(_DOTTED.fullmatch(word))
 
 
 def _within_word(text: str, place: int) -> bool:

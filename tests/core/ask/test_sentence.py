@@ -2,14 +2,15 @@
 
 import hashlib
 import random
+from itertools import pairwise
 
 import pytest
 import torch
 from small_documents import HEADER
 
-from longctx.core.ask.sentence import answering_sentence, quoted_sentence
+from longctx.core.ask.sentence import LONGEST, answering_sentence, quoted_sentence
 from longctx.core.contracts.memory import Scores
-from longctx.core.passages.matching import LONG, Query
+from longctx.core.passages.matching import Query
 from longctx.core.passages.quotable import Excerpt
 from longctx.core.passages.quotable import Span as Quotation
 from longctx.core.passages.sentences import sentences
@@ -118,13 +119,38 @@ def test_a_sentence_is_whole_where_few_of_its_tokens_were_kept(documents_of):
 
 
 def test_a_long_sentence_is_cut_to_what_matters_and_quote_marks_are_left_out(documents_of):
-    words = " ".join(["rain"] * 150)
+    words = " ".join(["rain"] * 300)
     documents = documents_of([(f"> It is {words} and the boat {words}.", "utf-8")])
     found = told(documents, None, None, "the boat")
     low, high = found.shown
-    assert high - low <= LONG + 20
+    assert high - low <= LONGEST + 20
     assert "the boat" in found.line_text[low:high]
     assert found.text.startswith("It is") or found.start > 0
+
+
+def test_the_answer_is_shown_uncut(documents_of):
+    before, long = " ".join(["rain"] * 300), " ".join(f"oar{n}" for n in range(300))
+    documents = documents_of([(f"It is {before} with {long} at dawn.", "utf-8")])
+    found = told(documents, None, None, long)
+    assert long in found.line_text[slice(*found.shown)]
+    found = told(documents_of([(f"The boat is {before[:900]} red.", "utf-8")]), None, None, "blue")
+    assert found.shown == (0, len(found.text))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "sentence"),
+    [
+        ("He rowed. The boat is Ole. Harding's now. Rain fell.", "Ole. Harding's", (1, 3)),
+        ("The boat is of\n\n* oak,\n* elm.\n\nRain fell.", "oak, * elm", (1, 3)),
+        ("The boat came. It was red and old. Rain fell.", "an old red one", (1, 2)),
+        ("The boat came. It was red. Rain fell.", '"\u201cred\u201d."', (1, 2)),
+        ("The boat came. The text is red. Rain fell.", "not in the text", (0, 1)),
+    ],
+)
+def test_the_sentence_holds_the_answer_or_most_of_its_words(documents_of, text, answer, sentence):
+    bounds = sentences(text)[slice(*sentence)]
+    found = told(documents_of([(text, "utf-8")]), None, None, answer)
+    assert (found.start, found.end) == (bounds[0][0], bounds[-1][1])
 
 
 def test_of_several_documents_and_sources_the_right_one_is_named(documents_of):
@@ -152,16 +178,26 @@ def test_a_quotation_is_shown_in_its_sentences(documents_of):
 
 def by_hand(text: str, runs, scores, answer: str, query: Query):
     """The rule, literally, over the whole text: the sentence's [start, end), or None."""
+
+    def has_answer(own: str) -> bool:
+        return bool(answer) and f" {answer} " in f" {own.replace('.', ' ')} "
+
+    def crosses(text: str, low: int, middle: int, high: int) -> bool:
+        parts = text[low:high], text[low:middle], text[middle:high]
+        whole, *halves = [has_answer(" ".join(part.lower().split())) for part in parts]
+        return whole and text[middle - 1] != "." and not any(halves)
+
     order = sorted(zip(scores, runs, strict=True), key=lambda one: (-one[0], one[1]))
     best = None
     for rank, (_, (first, end)) in enumerate(order):
-        for low, high in sentences(unwrapped(text)):
-            if low >= 4 * end or high <= 4 * first:
-                continue
+        held = [(a, b) for a, b in sentences(unwrapped(text)) if a < 4 * end and b > 4 * first]
+        pairs = [(a, b) for (a, middle), (_, b) in pairwise(held) if crosses(text, a, middle, b)]
+        for low, high in [*held, *pairs]:
             own = " ".join(text[low:high].lower().split())
-            has = bool(answer) and f" {answer} " in f" {own.replace('.', ' ')} "
-            key = (has, rank == 0, *query.weight(own))
-            if (has or key[2]) and (best is None or key > best[0]):
+            has = has_answer(own)
+            near = answer.removeprefix("the ") in own.replace(".", " ").split() and 1.0
+            key = (has, near or 0.0, rank == 0, *query.weight(own))
+            if (has or near or key[3]) and (best is None or key > best[0]):
                 best = key, (low, high)
     return best and best[1]
 

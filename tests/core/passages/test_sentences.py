@@ -17,6 +17,8 @@ SENTENCES = [
     ["He cried: “Stop!” and ran.", "“Come.”", "(He came.)", '"Go!"', "**Bold.**", "End"],
     ["It was in the U.S. Army.", "So... perhaps.", "Well…", "What?!", "Version 3.5.1 is out."],
     ["Ф. Ж. Пушкин писал.", "Кто?", "Он!", "هل هذا صحيح؟", "نعم.", "यह है।", "Ok."],
+    ["It leaves Pier No. B12 at 7.", "Lieut. Hale read Vol. IV.", "Cast by Wm. Hale in c. 1702."],
+    ["It is Brown v. Hale.", "He said no.", "I said no.", "Rev. Ft. St. Hale sat.", "Sat. 5 May."],
     ["approx. five boats etc. came on Jan. 3.", "Yahoo! is a name."],
 ]
 

@@ -6,7 +6,7 @@ source's bytes. Which tokenizer read the document does not matter: only the text
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,6 +22,7 @@ from longctx.core.decode.policies import Decoding
 from longctx.core.decode.quoting.forks import Forks
 from longctx.core.decode.quoting.search import Search
 from longctx.core.model.adapter import Decoder
+from longctx.core.passages.names import name_start
 from longctx.core.passages.quotable import Excerpt, Quotable, Span
 from longctx.core.profile.profile import Profile
 from longctx.core.retrieve.best_passages import Chosen
@@ -34,7 +35,7 @@ PLACES = 16  # further places that are listed
 
 @dataclass(frozen=True)
 class Quote(Place):
-    """An answer that is a stretch of a passage.
+    """An answer that is a stretch of a passage, with the whole of a name that it begins in.
 
     Attributes:
         text: the stretch as it stands there, decoded.
@@ -171,11 +172,23 @@ def quoted(
     )
     if best is None:
         return Quoted(PHRASE, len(phrase), None, quoting, forks.spent())
-    spans = [text.span(*span) for span in best.spans[: PLACES + 1]]
-    also = tuple(Place(**_placed(other)) for other in spans[1:])
-    quote = Quote(**_placed(spans[0]), text=spans[0].text, also=also)
-    line = " ".join(quote.text.split())
+    spans = [with_name(text.span(*span)) for span in best.spans[: PLACES + 1]]
+    line, *others = [" ".join(span.text.split()) for span in spans]
+    also = (other for other, its in zip(spans[1:], others, strict=True) if its == line)
+    quote = Quote(
+        **_placed(spans[0]),
+        text=spans[0].text,
+        also=tuple(Place(**_placed(other)) for other in also),
+    )
     return Quoted(line, len(best.path), quote, quoting, forks.spent(), spans[0])
+
+
+def with_name(span: Span) -> Span:
+    """A quotation that begins inside a name, from the first word of the name in its passage."""
+    snippet = span.excerpt.snippet
+    start, end = snippet.containing(span.start), snippet.since(span.end)
+    first = name_start(snippet.text, start, span.excerpt.low)
+    return replace(span, start=snippet.byte(first), text=snippet.text[first:end])
 
 
 def excerpts(documents: Sequence[Document], chosen: Chosen) -> list[Excerpt]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longctx.cli import cautions, hyperlinks, interface, options, progress, render
-from longctx.core.common import cores
+from longctx.core.common import cores, pasting
 
 if TYPE_CHECKING:
     from longctx.core.api.passages import Findings, FoundPassage, Line
@@ -129,6 +129,16 @@ def run(
                 around=around,
             )
         tell(found, files, around, json)
+        if not json and len(found) and _asks(query):
+            render.hint(f"`longctx ask {pasting.word(query, 'QUESTION')}` answers a question")
+
+
+def _asks(query: str) -> bool:
+    """Whether a query is a question, and no text in quotes."""
+    from longctx.core.tokens.stems import QUESTION_WORDS
+
+    words = query.lower().split()
+    return query.rstrip().endswith("?") or (len(words) > 2 and words[0] in QUESTION_WORDS)
 
 
 def tell(found: "Findings", files: bool, around: int, json: bool) -> None:

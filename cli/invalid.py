@@ -3,10 +3,13 @@
 Typer checks values with pydantic, whose own words name neither the value nor what to give.
 """
 
+import os
+import re
 from typing import Any
 
 import typer
 
+_SURPLUS = re.compile(r"Got unexpected extra argument\S* \((.*)\)\Z", re.DOTALL)
 LONGEST = 60  # characters of a value that are shown
 WHOLE, NUMBER = "is no whole number", "is not a number"
 SAID = {  # pydantic's kind of error -> ours
@@ -26,9 +29,27 @@ SAID = {  # pydantic's kind of error -> ours
 def message(error: Any) -> str:
     """What one of Typer's errors says; that of a value which does not fit in our words."""
     if type(error) is not typer.BadParameter or error.param is None:
-        return error.format_message()
+        return error.format_message() + _surplus(error)
     found = _first(error.__cause__)
     return f"Invalid value for {_named(error)}: {_why(found) if found else error.message}"
+
+
+def _surplus(error: Any) -> str:
+    """What to do about words that a command does not take; empty where that is not known."""
+    surplus = _SURPLUS.match(error.message)
+    command = error.ctx.info_name if surplus and error.ctx else ""
+    if not surplus or command not in ("ask", "find"):
+        return ""
+    from longctx.core.common import pasting
+
+    word = surplus[1]
+    if os.path.exists(word):
+        also = f"\n`longctx ask QUESTION --text {pasting.file(word)}` asks it without keeping it."
+        return (
+            f"\n'{word}' is a path, and {command} searches what was read before: run "
+            f"`longctx ingest {pasting.file(word)}` first; --doc NAME names a document."
+        ) + (also if command == "ask" else "")
+    return "\nPut several words in quotes; --doc NAME names a document."
 
 
 def _why(found: dict[str, Any]) -> str:

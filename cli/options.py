@@ -54,9 +54,12 @@ Model = Annotated[
     str | None,
     setting(
         "--model",
-        "Model: 'tiny', 'small', a folder in Hugging Face format, a GGUF file, or a hub name "
-        "(owner/model); by default the document's own, and for a new one 'small' if its weights "
-        "are here (`longctx model pull small`), else the bundled 'tiny'.",
+        "Model that reads documents and searches them: 'tiny', 'small', a folder in Hugging Face "
+        "format, a GGUF file, or a hub name (owner/model). It also answers, unless --answer-model "
+        "names another. By default the one that read the document, which no other can use: with "
+        "another, ingest it again. A new document is read by the bundled 'tiny' on a CPU, and on a "
+        "GPU by 'small' if its weights are here (`longctx model pull small`); a larger model reads "
+        "more slowly (`longctx ingest --dry-run`).",
         metavar="MODEL",
         autocompletion=completion.models,
     ),

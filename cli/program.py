@@ -124,6 +124,8 @@ class Program(TyperGroup):
     ) -> None:
         """Runs a command and exits with its exit code."""
         given = sys.argv[1:] if args is None else [*args]
+        if given[:1] == ["help"]:  # as `longctx ask --help`
+            args = given = [*given[1:], "--help"]
         for option in self.params:  # Typer adds these two last
             if option.name in ("install_completion", "show_completion"):
                 everywhere.spare_pydantic(option)

@@ -41,6 +41,17 @@ def note(text: str) -> None:
         print(indented(text), file=sys.stderr, flush=True)
 
 
+def hint(text: str) -> None:
+    """A dim line for a person who may want another command, where standard error is a terminal."""
+    if is_watched() and not current().quiet:
+        open_console(sys.stderr).print(styled((clean(text), "dim")), soft_wrap=True)
+
+
+def is_watched() -> bool:
+    """Whether somebody sees standard error."""
+    return sys.stderr.isatty()
+
+
 def problem(text: str) -> None:
     """A part of the work that failed: like a note, but also with --quiet."""
     current().notes.append(clean(text))

@@ -6,12 +6,14 @@ named; in a folder, by the bytes of their paths; in an archive, in its own order
 
 import glob
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from longctx.core.common import pasting
 from longctx.core.common.errors import UnreadableInput, UsageError
 from longctx.core.common.regular_files import NO_FILE, is_regular
 from longctx.core.sources import formats
@@ -25,6 +27,7 @@ from longctx.core.sources.rules import Rules
 from longctx.core.sources.walk import walk
 
 USUAL = Rules()
+_ADDRESS = re.compile(r"(?:https?|ftp)://", re.IGNORECASE)
 NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -100,7 +103,11 @@ def _named(path: str) -> list[str]:
         found = [name for name in found if os.path.exists(name)]
     if not found:
         why = "no file fits the pattern" if glob.has_magic(path) else "no such file"
-        raise UsageError(f"cannot read '{path}'", why, "Check the path.")
+        remedy = "Check the path."
+        if _ADDRESS.match(path):
+            why = "it is an address, and longctx fetches nothing"
+            remedy = f"Download it with `curl -LO {pasting.word(path, 'URL')}`, and read that file."
+        raise UsageError(f"cannot read '{path}'", why, remedy)
     return found
 
 

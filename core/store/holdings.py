@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from longctx.core.common import pasting
 from longctx.core.common.collection import no_collection
 from longctx.core.common.errors import NotFound, UsageError
 from longctx.core.common.nearest import nearest
@@ -211,6 +212,9 @@ class Holdings:
         names = {visible(facts.title or facts.folder): facts.name for facts in self.facts()}
         what = f"no document '{clipped(name)}' in the library '{self.path}'"
         why = "it holds no document"
+        if os.path.isfile(name):
+            why = "it is a file, and no document of this name was read"
+            return NotFound(what, why, f"`longctx ingest {pasting.file(name)}` reads it")
         if not names:
             return NotFound(what, why, "Run `longctx ingest` to add one")
         if near := nearest(name, names) or nearest(called_after(name), names):

@@ -12,6 +12,7 @@ import torch
 from small_documents import HEADER, add_source, flip
 from word_documents import write_texts
 
+from longctx.cli import render
 from longctx.core.store.library import Library
 
 NO_EMBEDDINGS = "there are no embeddings to search by: found by words alone (bm25)\n"
@@ -301,6 +302,18 @@ def test_other_scripts(find, written, query, line):
 def test_a_document_shorter_than_a_window(find, written, text):
     written(text)
     assert find("zeppelin") == f"0.txt:{text.count(chr(10), 0, 2) + 1}: {text.strip()}\n"
+
+
+def test_a_person_who_asks_find_a_question_learns_of_ask(longctx, library, monkeypatch):
+    question = "who wrote of the boat?"
+    plain = longctx("find", question)
+    assert "longctx ask" not in plain.output
+    monkeypatch.setattr(render, "is_watched", lambda: True)
+    shown = longctx("find", question)
+    assert shown.stdout == plain.stdout
+    assert "`longctx ask 'who wrote of the boat?'` answers a question" in shown.stderr
+    for words in (["the boat"], ["who"], [question, "--json"], [question, "-q"]):
+        assert "longctx ask" not in longctx("find", *words).output
 
 
 def test_an_empty_document(longctx, written):

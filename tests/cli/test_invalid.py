@@ -20,6 +20,27 @@ SAID = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("find x notes.txt", ["`longctx ingest notes.txt` first", "find searches what was read"]),
+        ("ask x notes.txt", ["`longctx ingest notes.txt` first", "QUESTION --text notes.txt"]),
+        ("find the old map", ["several words in quotes", "--doc NAME"]),
+        ("find x --doc notes.txt", ["it is a file", "`longctx ingest notes.txt` reads it"]),
+        ("ingest https://a.example/b?c=1", ["fetches nothing", "-LO 'https://a.example/b?c=1'`"]),
+    ],
+)
+def test_where_people_slip_the_error_says_which_command_they_mean(
+    longctx, library, tmp_path, monkeypatch, line, said
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("A boat.", "utf-8")
+    result = longctx(*line.split())
+    assert result.exit_code in (2, 10)
+    assert result.stdout == ""
+    assert all(words in " ".join(result.stderr.split()) for words in said), result.stderr
+
+
 @pytest.mark.parametrize(("line", "said"), SAID, ids=[line[:40] for line, _ in SAID])
 def test_option_value_and_reason_are_named(longctx, line, said):
     result = longctx(*line.split())

@@ -73,6 +73,15 @@ def test_a_command_that_has_others_shows_them(longctx):
     assert "ruler" in result.stderr
 
 
+@pytest.mark.parametrize("words", [[], ["find"], ["eval", "qa"]], ids=str)
+def test_help_is_a_command_too(longctx, words):
+    shown = longctx("help", *words)
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.stdout == longctx(*words, "--help").stdout
+    assert "Usage: " in shown.stdout
+    assert longctx("help", "nosuch").exit_code == 2
+
+
 def test_version(longctx):
     result = longctx("--version")
     assert result.stdout == f"longctx {metadata.version('longctx-reader')}\n"

@@ -1,0 +1,109 @@
+"""The commands of public.py."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from longctx.core.common.errors import LongctxError
+from public_sets import lara, members
+from public_sets.asking import Run, asked
+from public_sets.installation import Refused
+from public_sets.items import BadSet, PublicSet, Question
+
+SETS = {"lara": lara}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; its exit code."""
+    given = _parser().parse_args(arguments)
+    try:
+        return given.run(given)
+    except (BadSet, Refused, LongctxError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def opened(given: argparse.Namespace) -> tuple[members.Members, PublicSet]:
+    """The set that is named, compared with its list."""
+    inside = members.read(given.where)
+    members.compare(inside, given.list or members.LISTS / f"{given.set}.sha256")
+    return inside, SETS[given.set].read(inside)
+
+
+def chosen(found: PublicSet, given: argparse.Namespace) -> list[Question]:
+    """The questions that the options name."""
+    parts = [part.split("+") for part in given.parts or ()]
+    return [
+        question
+        for question in found.questions
+        if (not parts or any(all(word in question.part.split() for word in p) for p in parts))
+        and given.half in (None, question.half)
+    ][: given.limit]
+
+
+def _ask(given: argparse.Namespace) -> int:
+    _, found = opened(given)
+    model = {"name": given.model, "answers": given.answer_model, "method": given.method}
+    model |= {"answer_with": given.answer_with, "server_model": given.server_model}
+    model |= {"device": given.device, "dtype": given.dtype, "threads": given.threads}
+    model = {key: value for key, value in model.items() if value is not None}
+    options = {"gather": given.gather, "gather_by": given.gather_by}
+    options |= {"k": given.k} if given.find else {"passages": given.passages}
+    options = {key: value for key, value in options.items() if value is not None}
+    way = "find" if given.find else "ask"
+    run = Run(given.system, way, model, options, given.together, given.seconds)
+    questions = chosen(found, given)
+    left = asked(found, questions, run, given.longctx, given.library, given.out)
+    print(f"{given.system}: {len(questions) - left} of {len(questions)} questions are done")
+    return 0
+
+
+def _list(given: argparse.Namespace) -> int:
+    print(members.listed(members.read(given.where)), end="")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="public.py", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    ask = commands.add_parser("ask", help="asks a set's questions; resumes")
+    _of_set(ask)
+    _of_questions(ask)
+    ask.add_argument("--out", type=Path, required=True, help="folder of the results")
+    ask.add_argument("--library", type=Path, required=True, help="folder for documents; kept")
+    ask.add_argument("--system", default="longctx", help="its name in the table")
+    ask.add_argument("--longctx", type=Path, help="another installation: its command or folder")
+    ask.add_argument("--find", action="store_true", help="search alone, without answers")
+    ask.add_argument("--together", action="store_true", help="in all documents at once")
+    ask.add_argument("--model", help="reads, and answers unless another is named")
+    ask.add_argument("--answer-model")
+    ask.add_argument("--answer-with", metavar="URL", help="another server's model answers")
+    ask.add_argument("--server-model")
+    ask.add_argument("--method", help="reading method, such as truncate")
+    ask.add_argument("--device")
+    ask.add_argument("--dtype")
+    ask.add_argument("--threads", type=int)
+    ask.add_argument("--gather", type=int, metavar="TOKENS")
+    ask.add_argument("--gather-by", metavar="SOURCE")
+    ask.add_argument("--passages", type=int)
+    ask.add_argument("-k", type=int, default=10, help="passages of --find (default: 10)")
+    ask.add_argument("--seconds", type=float, help="after so many no further question begins")
+    ask.set_defaults(run=_ask)
+    listing = commands.add_parser("list", help="prints the SHA-256 of each member of a set")
+    listing.add_argument("where", type=Path)
+    listing.set_defaults(run=_list)
+    return parser
+
+
+def _of_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("set", choices=[*SETS], help="which set")
+    parser.add_argument("where", type=Path, help="its archive, or the folder of its files")
+    parser.add_argument("--list", type=Path, help="other SHA-256 of members than those of the set")
+
+
+def _of_questions(parser: argparse.ArgumentParser) -> None:
+    parts = "words of parts, with + between those of one: location hallu, or paper+location"
+    parser.add_argument("--parts", nargs="+", metavar="PART", help=parts)
+    parser.add_argument("--half", choices=("development", "held"))
+    parser.add_argument("--limit", type=int, help="only the first N of these questions")

@@ -1,0 +1,218 @@
+"""The rule that scores an answer without a judge.
+
+An answer is right where every figure of the right answer that the question does not have stands in
+it; where there is no such figure, where F1 of its content words and those of the right answer is at
+least THRESHOLD. Only the first words of an answer count, never passages. How often the rule errs is
+in docs/evaluation.md.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+
+THRESHOLD = 0.3  # of F1
+EMPTY = "empty"  # verdicts
+RIGHT, WRONG, REFUSED = "right", "wrong", "refused"
+
+_SCALES = {"thousand": 1e3, "k": 1e3, "million": 1e6, "millions": 1e6, "mn": 1e6, "m": 1e6}
+_SCALES |= {"billion": 1e9, "billions": 1e9, "bn": 1e9, "b": 1e9, "trillion": 1e12}
+_FIGURE = re.compile(
+    r"(?P<currency>[$€£¥]\s?)?(?P<number>\d[\d,]*\.?\d*)"
+    r"(?:\s?(?P<percent>\\?%|percent\b|per cent\b|percentage points?\b)"
+    rf"|\s?(?P<scale>{'|'.join(sorted(_SCALES, key=len, reverse=True))})\b)?",
+    re.IGNORECASE,
+)
+_SPELT = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_SPELT_FIGURE = re.compile(rf"\b({'|'.join(_SPELT)})\b", re.IGNORECASE)
+_WORD = re.compile(r"\d[\d,.]*\d|\w+(?:'\w+)?")
+_STOP = frozenset(
+    "a an the and or but nor of in on at to for from by with as into than then that this these "
+    "those it its is are was were be been being has have had do does did not no he she they them "
+    "his her their him i you we our your my me who whom whose which what when where why how there "
+    "here so such both also can could will would may might shall should about between during "
+    "after before over under per each any all more most some other".split()
+)
+_SAID = (
+    r"(?:mention|provid|specif|stat(?:e|ed|ing)\b|disclos|includ|giv|describ|indicat|discuss|report"
+    r"|address|contain|list|detail|cover|reveal|elaborat|explain|explor|present|quantif|identif"
+    r"|offer|outlin|name|say|refer|available|found|analy[sz]|examin|evaluat|investigat|compar|show"
+    r"|focus|delve|touch|propos|applicable)"
+)
+_REFUSAL = re.compile(
+    r"not in the text|insufficient (?:information|data|detail)|\Anone\b"
+    r"|unable to (?:determin|find|answer|provid|locat|infer|identif|calculat|assess|conclud)"
+    rf"|(?:not|n't|never)\s(?:\w+ly\s|seem to\s|appear to\s|been\s|be\s|have\s){{0,2}}{_SAID}"
+    r"|(?:not|n't) (?:have|contain|include|provide|give|find|see|any)\b[^.;]{0,40}?"
+    r"\b(?:information|details?|data|mention|evidence)"
+    r"|\bno (?:\w+,? ){0,3}?(?:information|mention|details?|data|indication|reference|discussion"
+    r"|evidence|record|description|explanation)\b"
+    r"|(?:cannot|can't|can not|could not|couldn't) (?:be )?(?:\w+ly )?"
+    r"(?:determin|find|found|answer|provid|locat|infer|identif|calculat|assess|conclud)"
+    r"|(?:text|paper|document|statements?|passage|chunks?|context|excerpt|article|story)s? "
+    r"(?:do|does|did|is|are|was|were|has|have)(?: not|n't)\b"
+    rf"|\bno [^.;]{{0,70}}?\b(?:is|are|was|were) (?:\w+ly ){{0,2}}{_SAID}"
+    r"|there (?:is|are|was|were) no (?:specific|explicit|direct|clear|such|mention)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number in a text.
+
+    Attributes:
+        value: as it is written.
+        scale: what a word behind it multiplies it by; 1 without one.
+        is_percent, is_money: its unit, where that is written next to it.
+    """
+
+    value: float
+    scale: float = 1
+    is_percent: bool = False
+    is_money: bool = False
+
+    @property
+    def whole(self) -> float:
+        """With its scale."""
+        return self.value * self.scale
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the rule says of an answer.
+
+    Attributes:
+        said: RIGHT, WRONG, REFUSED or EMPTY.
+        by: `figures`, `words` or `refusal`: what decided.
+    """
+
+    said: str
+    by: str
+
+
+def verdict(question: str, right: str, answer: str, words: int, answerable: bool = True) -> Verdict:
+    """The verdict on an answer.
+
+    Of a question without an answer, a refusal is right. Of others it is wrong, and REFUSED says
+    so, unless the answer has all that is wanted. An EMPTY answer is neither right nor a refusal.
+
+    Args:
+        question, right, answer: texts.
+        words: how many words of the answer count.
+        answerable: the document has the answer.
+    """
+    given = first_words(answer, words)
+    if not given:
+        return Verdict(EMPTY, "refusal")
+    if not answerable:
+        return Verdict(RIGHT if refuses(given) else WRONG, "refusal")
+    by = "figures" if wanted(question, right) else "words"
+    holds = holds_figures if by == "figures" else holds_words
+    if holds(question, right, given):
+        return Verdict(RIGHT, by)
+    return Verdict(REFUSED if refuses(given) else WRONG, by)
+
+
+def first_words(text: str, words: int) -> str:
+    """The beginning of a text."""
+    return " ".join(text.split()[:words])
+
+
+def refuses(answer: str) -> bool:
+    """Whether an answer says that the text does not have it."""
+    return _REFUSAL.search(answer) is not None
+
+
+def figures(text: str) -> list[Figure]:
+    """The figures of a text, in order."""
+    found = []
+    for match in _FIGURE.finditer(text):
+        number = match["number"].replace(",", "").rstrip(".")
+        scale = _SCALES[match["scale"].lower()] if match["scale"] else 1
+        percent = bool(match["percent"])  # TeX sets `$7\%$` between dollars
+        found.append(Figure(float(number), scale, percent, bool(match["currency"]) > percent))
+    return found
+
+
+def wanted(question: str, right: str) -> list[Figure]:
+    """The figures of the right answer that the question does not have."""
+    asked = {figure.value for figure in figures(question)}
+    found = {f.value: f for f in reversed(figures(right)) if f.value not in asked}
+    return [*reversed(found.values())]
+
+
+def holds_figures(question: str, right: str, answer: str) -> bool:
+    """Whether all wanted figures stand in an answer; also False if there are none."""
+    said = figures(answer)
+    said += [Figure(_SPELT.index(w.lower())) for w in _SPELT_FIGURE.findall(answer)]
+    needed = wanted(question, right)
+    return bool(needed) and all(any(same(one, other) for other in said) for one in needed)
+
+
+def same(right: Figure, said: Figure) -> bool:
+    """Whether two figures are one, which thousands, millions and percent may write differently."""
+    if (right.is_percent and (said.is_money or said.scale != 1)) or (
+        said.is_percent and (right.is_money or right.scale != 1)
+    ):
+        return False
+    if right.scale != 1 and said.scale != 1:
+        return _equal(right.whole, said.whole)
+    if right.value == said.value or _equal(right.whole, said.whole):
+        return True
+    if right.is_percent != said.is_percent:
+        return _equal(right.value, said.value * 100) or _equal(right.value * 100, said.value)
+    # A table in thousands or millions: with three digits that agree, hardly another figure.
+    if right.is_percent or _digits(right.value) < 3:
+        return False
+    return any(_equal(right.value * by, said.value) or _equal(right.value, said.value * by)
+               for by in (1e3, 1e6))
+
+
+def _equal(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-9 * max(abs(one), abs(other))
+
+
+def _digits(value: float) -> int:
+    return len(f"{value:f}".replace(".", "").strip("0"))
+
+
+def holds_words(question: str, right: str, answer: str) -> bool:
+    """Whether an answer has the content words of the right one, and every number that it spells."""
+    spelt = {_stem(word.lower()) for word in _SPELT_FIGURE.findall(right)} - {"1"}
+    return f1(question, right, answer) >= THRESHOLD and spelt <= {*content(answer)}
+
+
+def f1(question: str, right: str, answer: str) -> float:
+    """The best F1 of content words, by their stems, of any beginning of an answer.
+
+    What follows a right beginning costs nothing. Words of the question do not count, unless the
+    right answer has no other.
+    """
+    known = {*content(question)}
+    needed = [word for word in content(right) if word not in known]
+    given = [word for word in content(answer) if word not in known]
+    if not needed:
+        needed, given = content(right), content(answer)
+    left, common, best = Counter(needed), 0, 0.0
+    for number, word in enumerate(given, 1):
+        if left[word] > 0:
+            left[word] -= 1
+            common += 1
+            best = max(best, 2 * common / (len(needed) + number))
+    return best
+
+
+def content(text: str) -> list[str]:
+    """Stems of a text's words, without the small ones."""
+    words = [word.lower().replace("’", "'").removesuffix("'s") for word in _WORD.findall(text)]
+    return [_stem(word) for word in words if word not in _STOP]
+
+
+@cache
+def _stem(word: str) -> str:
+    from Stemmer import Stemmer
+
+    if word in _SPELT:
+        return str(_SPELT.index(word))
+    return Stemmer("english").stemWord(word)

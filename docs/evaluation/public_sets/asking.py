@@ -12,6 +12,7 @@ from public_sets.installation import Installation
 from public_sets.items import PublicSet, Question, Record
 from public_sets.members import laid_out
 
+SOURCES = "sources"  # folder next to the library, with a numbered folder for each document
 SETTINGS = ("set", "digest", "system", "way", "version", "code", "model", "options", "together")
 
 
@@ -59,7 +60,7 @@ def asked(
         Refused: longctx ended with an error.
     """
     ends = None if run.seconds is None else time.monotonic() + run.seconds
-    paths = laid_out(found.documents, library / "sources")
+    paths = laid_out(found.documents, library / SOURCES)
     with Installation(longctx, library / "library", run.model) as installed:
         settings = dict(
             zip(
@@ -89,7 +90,7 @@ class _Asking:
     ):
         self._installed, self._journal, self._run = installed, journal, run
         self._paths, self._total, self._ends = paths, total, ends
-        self._done = 0
+        self._done, self._shown = 0, 0.0
         self._names: dict[str, str] = {}  # of documents in the library
 
     def every(self, questions: Sequence[Question]) -> None:
@@ -103,7 +104,6 @@ class _Asking:
                 self._journal.put(question.name, self._one(question))
                 self._done += 1
                 self._show(f"{self._done} of {self._total}, {document}")
-        print(file=sys.stderr)
 
     def _is_late(self) -> bool:
         return self._ends is not None and time.monotonic() > self._ends
@@ -111,7 +111,7 @@ class _Asking:
     def _read(self, document: str) -> bool:
         """Reads a document, unless it was; False: the time is up."""
         if self._is_late():
-            print("\n  the time is up; the same command goes on", file=sys.stderr)
+            print("  the time is up; the same command goes on", file=sys.stderr)
             return False
         if document not in self._names:
             self._show(f"reading {document}")
@@ -127,9 +127,13 @@ class _Asking:
         }
         return kept(ways[run.way](documents, question.text, **run.options))
 
-    @staticmethod
-    def _show(text: str) -> None:
-        print(f"\r  {text:<78.78}", end="", file=sys.stderr, flush=True)
+    def _show(self, text: str) -> None:
+        """A line at a terminal; elsewhere one every 30 seconds."""
+        if sys.stderr.isatty():
+            print(f"\r  {text:<78.78}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() > self._shown + 30:
+            self._shown = time.monotonic()
+            print(f"  {text}", file=sys.stderr, flush=True)
 
 
 def kept(told: Record) -> Record:
@@ -150,7 +154,12 @@ def kept(told: Record) -> Record:
 def _spot(passage: Record) -> Record:
     match = passage.get("match") or {}
     spot = {key: passage[key] for key in ("document", "start", "end", "place")}
-    spot["source"] = Path(passage["source"]).name
+    spot["source"] = _relative(passage["source"])
     if match:
         spot["match"] = [match["start"], match["end"], match["place"]]
     return spot
+
+
+def _relative(source: str) -> str:
+    """A source's name in the set: without the folder in which it was laid out."""
+    return source.rpartition(f"/{SOURCES}/")[2].split("/", 1)[-1]

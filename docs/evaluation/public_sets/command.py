@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from longctx.core.common.errors import LongctxError
-from public_sets import lara, members
+from public_sets import financebench, lara, locomo, members
 from public_sets.asking import Run, asked
 from public_sets.installation import Refused
 from public_sets.items import BadSet, PublicSet, Question
+from public_sets.report import System, report
+from public_sets.results import of_file, of_run
 
-SETS = {"lara": lara}
+READERS = {
+    **{"lara": lara.read, "financebench": financebench.read},
+    **{"locomo": locomo.read, "locomo-files": locomo.read_files},
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def opened(given: argparse.Namespace) -> tuple[members.Members, PublicSet]:
     """The set that is named, compared with its list."""
     inside = members.read(given.where)
-    members.compare(inside, given.list or members.LISTS / f"{given.set}.sha256")
-    return inside, SETS[given.set].read(inside)
+    members.compare(inside, given.list or members.LISTS / f"{given.set.split('-')[0]}.sha256")
+    return inside, READERS[given.set](inside)
 
 
 def chosen(found: PublicSet, given: argparse.Namespace) -> list[Question]:
@@ -57,6 +62,34 @@ def _ask(given: argparse.Namespace) -> int:
     left = asked(found, questions, run, given.longctx, given.library, given.out)
     print(f"{given.system}: {len(questions) - left} of {len(questions)} questions are done")
     return 0
+
+
+def _table(given: argparse.Namespace) -> int:
+    inside, found = opened(given)
+    systems = [_system(name_and_path, found) for name_and_path in given.runs]
+    if given.stored:
+        own = lara.stored(inside, found) if found.name == "lara" else {}
+        wanted = own if "all" in given.stored else given.stored
+        if absent := [name for name in wanted if name not in own]:
+            raise BadSet(f"no stored answers of {absent[0]!r}; there are: {', '.join(own)}")
+        systems += [System(name, own[name]) for name in wanted]
+    if given.against and given.against not in {system.name for system in systems}:
+        raise BadSet(f"no system {given.against!r} to compare with")
+    print(report(found, chosen(found, given), systems, given.against))
+    for remark in found.remarks:
+        print(remark, file=sys.stderr)
+    return 0
+
+
+def _system(text: str, found: PublicSet) -> System:
+    """Of NAME=PATH, or of a path of a run, which has its name."""
+    name, _, place = text.rpartition("=")
+    path = Path(place)
+    if path.is_file():
+        return System(name or path.stem, of_file(path, found))
+    results, settings = of_run(path, found)
+    suffix = ", in one library" if settings["together"] else ""
+    return System(name or settings["system"], results, suffix)
 
 
 def _list(given: argparse.Namespace) -> int:
@@ -90,6 +123,17 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("-k", type=int, default=10, help="passages of --find (default: 10)")
     ask.add_argument("--seconds", type=float, help="after so many no further question begins")
     ask.set_defaults(run=_ask)
+    tables = commands.add_parser("table", help="prints one table of runs and stored answers")
+    _of_set(tables)
+    _of_questions(tables)
+    tables.add_argument(
+        *("--runs", "--answers"),
+        **{"nargs": "+", "default": [], "metavar": "NAME=PATH", "dest": "runs"},
+        help="folders of results, and files of answers (JSON lines with name or question)",
+    )
+    tables.add_argument("--stored", nargs="+", metavar="MODEL", help="the set's own answers: all")
+    tables.add_argument("--against", metavar="NAME", help="system that others are compared with")
+    tables.set_defaults(run=_table)
     listing = commands.add_parser("list", help="prints the SHA-256 of each member of a set")
     listing.add_argument("where", type=Path)
     listing.set_defaults(run=_list)
@@ -97,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _of_set(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("set", choices=[*SETS], help="which set")
+    parser.add_argument("set", choices=[*READERS], help="which set")
     parser.add_argument("where", type=Path, help="its archive, or the folder of its files")
     parser.add_argument("--list", type=Path, help="other SHA-256 of members than those of the set")
 

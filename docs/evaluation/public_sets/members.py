@@ -125,17 +125,20 @@ def _first(names: list[str]) -> str:
 
 
 def laid_out(documents: dict[str, dict[str, bytes]], folder: Path) -> dict[str, list[Path]]:
-    """Writes documents as files, each in a folder of its own; those with these bytes stay."""
+    """Writes documents as files, each in a folder of its own; those with these bytes stay.
+
+    Returns:
+        What to read for each document: its files, or their topmost folders.
+    """
     placed: dict[str, list[Path]] = {}
     for number, (name, files) in enumerate(documents.items()):
         place = folder / f"{number:03}"
-        place.mkdir(parents=True, exist_ok=True)
-        placed[name] = []
         for file, data in files.items():
             path = place / file
+            path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists() or path.read_bytes() != data:
-                with tempfile.NamedTemporaryFile(dir=place, delete=False) as new:
+                with tempfile.NamedTemporaryFile(dir=folder, delete=False) as new:
                     new.write(data)
                 Path(new.name).replace(path)
-            placed[name].append(path)
+        placed[name] = [place / top for top in dict.fromkeys(file.split("/")[0] for file in files)]
     return placed

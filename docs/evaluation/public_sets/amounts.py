@@ -12,7 +12,8 @@ from public_sets.rule import Figure, figure_of, pattern
 NEAR = 0.01  # of the right amount
 _BEFORE = 5  # words in front of a figure that may say its direction
 _DOWN = re.compile(
-    r"\b(?:declin|decreas|drop|down\b|fell\b|fall|loss|lower|negative|reduc|minus)\w*", re.IGNORECASE
+    r"\b(?:declin|decreas|drop|down\b|fell\b|fall|loss|lower|negative|reduc|minus)\w*",
+    re.IGNORECASE,
 )
 _UP = re.compile(r"\b(?:increas|grew\b|grow|improv|up\b|rose\b|ris|higher|positive|gain)\w*", re.I)
 _OUT = re.compile(  # a table has such an amount in brackets, and people do not
@@ -20,7 +21,9 @@ _OUT = re.compile(  # a table has such an amount in brackets, and people do not
     re.IGNORECASE,
 )
 _ASKED = re.compile(r"\b(?:in|USD|of)\s+(?:USD\s+|US\$\s*)?(thousand|million|billion)s?\b", re.I)
-_PERCENTS = re.compile(r"units? of percents?|as a %|% of|in percent|what percent|percentage points?")
+_PERCENTS = re.compile(
+    r"units? of percents?|as a %|% of|in percent|what percent|percentage points?"
+)
 _SCALE = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
 
 
@@ -70,7 +73,9 @@ def _is_name(text: str, match: re.Match[str]) -> bool:
     """Whether a number is a year, the number of an item, or part of a name."""
     whole = match["number"].rstrip(".,")
     before, behind = text[: match.start()], text[match.start("number") + len(whole) :]
-    if re.search(r"[A-Za-z]'?$|\b[Ff]iscal (?:year )?$", before) or re.match(r"-?[KQkq]\b|X\b", behind):
+    if re.search(r"[A-Za-z]'?$|\b[Ff]iscal (?:year )?$", before) or re.match(
+        r"-?[KQkq]\b|X\b", behind
+    ):
         return True
     if re.search(r"\($", before) and re.fullmatch(r"\d", whole) and re.match(r"\) [A-Z]", behind):
         return True  # of a list
@@ -99,7 +104,8 @@ def _is(right: Amount, said: Amount, question: str, text: str) -> bool:
         return False
     values = _values(said.figure, question)
     return any(
-        abs(one - other) <= NEAR * abs(one) for one in _values(right.figure, question)[:1]
+        abs(one - other) <= NEAR * abs(one)
+        for one in _values(right.figure, question)[:1]
         for other in values
     )
 

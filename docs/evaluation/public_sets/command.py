@@ -158,7 +158,9 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("-k", type=int, default=10, help="passages of --find (default: 10)")
     ask.add_argument("--seconds", type=float, help="after so many no further question begins")
     ask.set_defaults(run=_ask)
-    rank = commands.add_parser("rank", help="searches a set by BM25S or a sentence encoder; resumes")
+    rank = commands.add_parser(
+        "rank", help="searches a set by BM25S or a sentence encoder; resumes"
+    )
     _of_set(rank)
     _of_questions(rank)
     rank.add_argument("--by", choices=("bm25s", *encoders.ENCODERS), required=True)

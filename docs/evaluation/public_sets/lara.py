@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 from public_sets.items import DEVELOPMENT, HELD, BadSet, PublicSet, Question, Record
 from public_sets.members import Members
+from public_sets.rule import LONG, SHORT
 
 KINDS = ("financial", "paper", "book")
 TASKS = ("location", "comp", "reasoning", "hallu")
-LONG = ("comp", "reasoning")  # tasks of which 60 words of an answer count
+LONGER = ("comp", "reasoning")  # tasks of which more words of an answer count
 _STORED = re.compile(r"answers/([^/]+)/(full|rag)_(book|paper|financial)_(\w+)\.jsonl")
 
 
@@ -37,7 +38,7 @@ def read(members: Members) -> PublicSet:
             half=DEVELOPMENT if document in chosen else HELD,
             text=row["question"],
             right=row["answer"],
-            words=60 if task in LONG else 30,
+            words=LONG if task in LONGER else SHORT,
             answerable=task != "hallu",
         )
         for kind in KINDS

@@ -121,13 +121,18 @@ def of_financebench(found: PublicSet, question: Question, record: Record) -> Sco
     if amounts.wanted(text, right):
         yield Measure("figures within 1%", "answer"), amounts.holds(text, right, given)
     else:
-        yield Measure("words", "answer"), rule.holds_words(text, right, given)
+        yield (
+            Measure("words", "answer"),
+            rule.holds_words(text, right, given, rule.F1[question.words]),
+        )
     yield Measure("refused, in the text", "false refusal"), _refused(question, given)
 
 
 def _refused(question: Question, given: str) -> bool:
-    return bool(given) and rule.refuses(given) and not amounts.holds(
-        question.text, question.right, given
+    return (
+        bool(given)
+        and rule.refuses(given)
+        and not amounts.holds(question.text, question.right, given)
     )
 
 

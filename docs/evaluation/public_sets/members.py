@@ -111,9 +111,7 @@ def compare(members: Members, wanted: Path) -> None:
     if absent:
         raise BadSet(f"{members.origin} is incomplete: it has no {_first(absent)}")
     other = [
-        name
-        for digest, name in rows
-        if hashlib.sha256(members.files[name]).hexdigest() != digest
+        name for digest, name in rows if hashlib.sha256(members.files[name]).hexdigest() != digest
     ]
     if other:
         raise BadSet(f"{members.origin} is damaged: other bytes in {_first(other)}")

@@ -1,9 +1,9 @@
 """The rule that scores an answer without a judge.
 
 An answer is right where every figure of the right answer that the question does not have stands in
-it; where there is no such figure, where F1 of its content words and those of the right answer is at
-least THRESHOLD. Only the first words of an answer count, never passages. How often the rule errs is
-in docs/evaluation.md.
+it; where there is no such figure, where F1 of its content words and those of the right answer is
+large enough. Only the first words of an answer count, never passages. How often the rule errs is in
+docs/evaluation.md.
 """
 
 import re
@@ -11,7 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 
-THRESHOLD = 0.3  # of F1
+SHORT, LONG = 30, 60  # words of an answer that count
+F1 = {SHORT: 0.3, LONG: 0.2}  # the least F1 of a right answer; twice as much where it refuses
 EMPTY = "empty"  # verdicts
 RIGHT, WRONG, REFUSED = "right", "wrong", "refused"
 
@@ -34,8 +35,9 @@ _STOP = frozenset(
     "after before over under per each any all more most some other".split()
 )
 _SAID = (
-    r"(?:mention|provid|specif|stat(?:e|ed|ing)\b|disclos|includ|giv|describ|indicat|discuss|report"
-    r"|address|contain|list|detail|cover|reveal|elaborat|explain|explor|present|quantif|identif"
+    r"(?:mention|provid|specif(?:y|ie)|answer|stat(?:e|ed|ing)\b|disclos|includ|giv|describ|indicat|discuss|report"
+    r"|address|contain|list|detail|cover|reveal|elaborat|explain|explor|quantif|identif"
+    r"|present(?! in (?:20|the same))"
     r"|offer|outlin|name|say|refer|available|found|analy[sz]|examin|evaluat|investigat|compar|show"
     r"|focus|delve|touch|propos|applicable)"
 )
@@ -43,7 +45,7 @@ _REFUSAL = re.compile(
     r"not in the text|insufficient (?:information|data|detail)|\Anone\b"
     r"|unable to (?:determin|find|answer|provid|locat|infer|identif|calculat|assess|conclud)"
     rf"|(?:not|n't|never)\s(?:\w+ly\s|seem to\s|appear to\s|been\s|be\s|have\s){{0,2}}{_SAID}"
-    r"|(?:not|n't) (?:have|contain|include|provide|give|find|see|any)\b[^.;]{0,40}?"
+    r"|(?:do|does|did)(?: not|n't) (?:have|contain|include|provide|give|find|see)\b[^.;]{0,40}?"
     r"\b(?:information|details?|data|mention|evidence)"
     r"|\bno (?:\w+,? ){0,3}?(?:information|mention|details?|data|indication|reference|discussion"
     r"|evidence|record|description|explanation)\b"
@@ -51,8 +53,11 @@ _REFUSAL = re.compile(
     r"(?:determin|find|found|answer|provid|locat|infer|identif|calculat|assess|conclud)"
     r"|(?:text|paper|document|statements?|passage|chunks?|context|excerpt|article|story)s? "
     r"(?:do|does|did|is|are|was|were|has|have)(?: not|n't)\b"
-    rf"|\bno [^.;]{{0,70}}?\b(?:is|are|was|were) (?:\w+ly ){{0,2}}{_SAID}"
-    r"|there (?:is|are|was|were) no (?:specific|explicit|direct|clear|such|mention)",
+    r"|\bno [^.;]{0,70}?\b(?:provided|mentioned|given|specified|stated|disclosed|reported|listed"
+    r"|available|discussed|described|detailed|included|indicated)\b"
+    r"|(?:text|document|statement)s?\b[^.;]{0,40}? (?:is|are) not about\b"
+    r"|there(?:'s| is| are| was| were) no (?:specific|explicit|direct|clear|such|mention)"
+    r"|not (?:\w+ )?answerable|(?:not|n't) (?:yet )?(?:released|announced|published) any\b",
     re.IGNORECASE,
 )
 
@@ -99,7 +104,7 @@ def verdict(question: str, right: str, answer: str, words: int, answerable: bool
 
     Args:
         question, right, answer: texts.
-        words: how many words of the answer count.
+        words: how many words of the answer count: SHORT or LONG.
         answerable: the document has the answer.
     """
     given = first_words(answer, words)
@@ -108,8 +113,11 @@ def verdict(question: str, right: str, answer: str, words: int, answerable: bool
     if not answerable:
         return Verdict(RIGHT if refuses(given) else WRONG, "refusal")
     by = "figures" if wanted(question, right) else "words"
-    holds = holds_figures if by == "figures" else holds_words
-    if holds(question, right, given):
+    if by == "figures":
+        holds = holds_figures(question, right, given)
+    else:
+        holds = holds_words(question, right, given, F1[words])
+    if holds:
         return Verdict(RIGHT, by)
     return Verdict(REFUSED if refuses(given) else WRONG, by)
 
@@ -120,8 +128,8 @@ def first_words(text: str, words: int) -> str:
 
 
 def refuses(answer: str) -> bool:
-    """Whether an answer says that the text does not have it."""
-    return _REFUSAL.search(answer) is not None
+    """Whether the first SHORT words of an answer say that the text does not have it."""
+    return _REFUSAL.search(first_words(answer, SHORT)) is not None
 
 
 def figures(text: str) -> list[Figure]:
@@ -172,8 +180,10 @@ def same(right: Figure, said: Figure) -> bool:
     # A table in thousands or millions: with three digits that agree, hardly another figure.
     if right.is_percent or _digits(right.value) < 3:
         return False
-    return any(_equal(right.value * by, said.value) or _equal(right.value, said.value * by)
-               for by in (1e3, 1e6))
+    return any(
+        _equal(right.value * by, said.value) or _equal(right.value, said.value * by)
+        for by in (1e3, 1e6)
+    )
 
 
 def _equal(one: float, other: float) -> bool:
@@ -184,10 +194,16 @@ def _digits(value: float) -> int:
     return len(f"{value:f}".replace(".", "").strip("0"))
 
 
-def holds_words(question: str, right: str, answer: str) -> bool:
-    """Whether an answer has the content words of the right one, and every number that it spells."""
+def holds_words(question: str, right: str, answer: str, least: float) -> bool:
+    """Whether an answer has the content words of the right one, and every number that it spells.
+
+    Args:
+        question, right, answer: texts.
+        least: F1 that is enough; an answer that refuses needs twice as much.
+    """
     spelt = {_stem(word.lower()) for word in _SPELT_FIGURE.findall(right)} - {"1"}
-    return f1(question, right, answer) >= THRESHOLD and spelt <= {*content(answer)}
+    enough = least * (1 + refuses(answer))
+    return f1(question, right, answer) >= enough and spelt <= {*content(answer)}
 
 
 def f1(question: str, right: str, answer: str) -> float:
@@ -200,7 +216,8 @@ def f1(question: str, right: str, answer: str) -> float:
     needed = [word for word in content(right) if word not in known]
     given = [word for word in content(answer) if word not in known]
     if not needed:
-        needed, given = content(right), content(answer)
+        every = not content(right)  # the right answer is a small word
+        needed, given = content(right, every), content(answer, every)
     left, common, best = Counter(needed), 0, 0.0
     for number, word in enumerate(given, 1):
         if left[word] > 0:
@@ -210,10 +227,10 @@ def f1(question: str, right: str, answer: str) -> float:
     return best
 
 
-def content(text: str) -> list[str]:
-    """Stems of a text's words, without the small ones."""
+def content(text: str, every: bool = False) -> list[str]:
+    """Stems of a text's words; small ones only where `every` word is wanted."""
     words = [word.lower().replace("’", "'").removesuffix("'s") for word in _WORD.findall(text)]
-    return [_stem(word) for word in words if word not in _STOP]
+    return [_stem(word) for word in words if every or word not in _STOP]
 
 
 @cache

@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from public_sets.command import main  # noqa: E402
+from public_sets.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -50,7 +50,7 @@ def amounts(text: str) -> list[Amount]:
             ended = match.end()
             continue
         before, behind = text[ended : match.start()].rstrip("$€£~ "), text[match.end() :]
-        minus = re.search(r"(?<!\w)(?<!\w )(?<!\n)[-−–]$", before) is not None
+        minus = re.search(r"(?<!\w)(?<!\w )(?<!\n)[-\u2212\u2013]$", before) is not None
         figure, brackets = figure_of(match), before.endswith("(") and behind.startswith(")")
         if brackets and behind.startswith(")%"):
             figure = replace(figure, is_percent=True)

@@ -1,4 +1,4 @@
-"""Asks a set's questions, or searches with them; each result is kept at once, and none made twice."""
+"""Asks a set's questions, or searches with them; each result is kept at once."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""MiniLM and MPNet as sentence encoders: their data from packages, known by hash, never imported."""
+"""MiniLM and MPNet as sentence encoders: data files of packages, known by their hashes."""
 
 import hashlib
 import io

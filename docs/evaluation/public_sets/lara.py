@@ -1,4 +1,4 @@
-"""LaRA (Li et al., 2025): statements, papers and novels; figures, comparisons, and what is not said.
+"""LaRA (Li et al., 2025): statements, papers and novels, and questions whose answer they lack.
 
 The first half of the statements, in the order of their names, may be used to choose; all else is
 held.

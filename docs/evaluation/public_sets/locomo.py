@@ -51,7 +51,9 @@ def _read(
         try:
             document, conversation, asked = one["sample_id"], one["conversation"], one["qa"]
         except (KeyError, TypeError) as error:
-            raise BadSet(f"{FILE} in {members.origin}: conversation {number + 1} has no {error}")
+            raise BadSet(
+                f"{FILE} in {members.origin}: conversation {number + 1} has no {error}"
+            ) from error
         documents[document], turns = laid(document, conversation)
         half = DEVELOPMENT if number < len(conversations) // 2 else HELD
         for order, row in enumerate(asked, 1):

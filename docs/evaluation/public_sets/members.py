@@ -1,4 +1,4 @@
-"""The members of a set, from an archive or a folder, compared with the list of what there must be."""
+"""The members of a set, from an archive or a folder, compared with a list of hashes."""
 
 import hashlib
 import json

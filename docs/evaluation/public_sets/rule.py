@@ -24,18 +24,23 @@ _FIGURE = re.compile(
     rf"|\s?(?P<scale>{'|'.join(sorted(_SCALES, key=len, reverse=True))})\b)?",
     re.IGNORECASE,
 )
-_SPELT = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_SPELT = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_SPELT += ("eleven", "twelve")
 _SPELT_FIGURE = re.compile(rf"\b({'|'.join(_SPELT)})\b", re.IGNORECASE)
 _WORD = re.compile(r"\d[\d,.]*\d|\w+(?:'\w+)?")
 _STOP = frozenset(
-    "a an the and or but nor of in on at to for from by with as into than then that this these "
-    "those it its is are was were be been being has have had do does did not no he she they them "
-    "his her their him i you we our your my me who whom whose which what when where why how there "
-    "here so such both also can could will would may might shall should about between during "
-    "after before over under per each any all more most some other".split()
+    re.findall(
+        r"\w+",
+        "a an the and or but nor of in on at to for from by with as into than then that this these "
+        "those it its is are was were be been being has have had do does did not no he she they "
+        "them his her their him i you we our your my me who whom whose which what when where why "
+        "how there here so such both also can could will would may might shall should about "
+        "between during after before over under per each any all more most some other",
+    )
 )
 _SAID = (
-    r"(?:mention|provid|specif(?:y|ie)|answer|stat(?:e|ed|ing)\b|disclos|includ|giv|describ|indicat|discuss|report"
+    r"(?:mention|provid|specif(?:y|ie)|answer|stat(?:e|ed|ing)\b|disclos|includ|giv|describ"
+    r"|indicat|discuss|report"
     r"|address|contain|list|detail|cover|reveal|elaborat|explain|explor|quantif|identif"
     r"|present(?! in (?:20|the same))"
     r"|offer|outlin|name|say|refer|available|found|analy[sz]|examin|evaluat|investigat|compar|show"
@@ -229,7 +234,7 @@ def f1(question: str, right: str, answer: str) -> float:
 
 def content(text: str, every: bool = False) -> list[str]:
     """Stems of a text's words; small ones only where `every` word is wanted."""
-    words = [word.lower().replace("’", "'").removesuffix("'s") for word in _WORD.findall(text)]
+    words = [word.lower().replace("\u2019", "'").removesuffix("'s") for word in _WORD.findall(text)]
     return [_stem(word) for word in words if every or word not in _STOP]
 
 

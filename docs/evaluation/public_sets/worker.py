@@ -1,4 +1,4 @@
-"""Reads, asks and searches with the `longctx` of the Python that runs it; driven by installation.py.
+"""Reads, asks and searches with the longctx of the Python that runs it; for installation.py.
 
 Imports the standard library and `longctx` alone, since the installation may be an older one. Takes
 one JSON object a line on standard input and gives one for each on standard output:

@@ -17,7 +17,7 @@ _DOWN = re.compile(
 )
 _UP = re.compile(r"\b(?:increas|grew\b|grow|improv|up\b|rose\b|ris|higher|positive|gain)\w*", re.I)
 _OUT = re.compile(  # a table has such an amount in brackets, and people do not
-    r"\b(?:expenditure|capex|capital|paid|pay|dividend|purchase|repurchase|spen[dt]|cost|cogs|expense)",
+    r"\b(?:expenditure|capex|paid|pay|dividend|purchase|repurchase|spen[dt]|cost|cogs|expense)",
     re.IGNORECASE,
 )
 _ASKED = re.compile(r"\b(?:in|USD|of)\s+(?:USD\s+|US\$\s*)?(thousand|million|billion)s?\b", re.I)

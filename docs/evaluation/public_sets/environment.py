@@ -29,7 +29,7 @@ def make(commit: str, folder: Path, torch: str, repository: Path) -> Path:
     source, venv = folder / "source", folder / "venv"
     if not source.exists():
         packed = subprocess.run(
-            ["git", "-C", str(repository), "archive", commit], check=True, capture_output=True
+            ["git", "-C", str(repository), "archive", commit], check=True, stdout=subprocess.PIPE
         ).stdout
         source.mkdir(parents=True)
         with tarfile.open(fileobj=BytesIO(packed)) as archive:

@@ -75,8 +75,9 @@ class Installation:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._process.stdin:
-            self._process.stdin.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                pipe.close()
         self._process.wait()
 
     def ingest(self, paths: Sequence[Path]) -> Record:

@@ -6,6 +6,7 @@ import lzma
 import tarfile
 import tempfile
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 from public_sets.items import BadSet, Record
@@ -68,15 +69,15 @@ def read(path: Path) -> Members:
         inside = [file for file in sorted(path.rglob("*")) if file.is_file()]
         return _without_top(path, {f.relative_to(path).as_posix(): f.read_bytes() for f in inside})
     try:
-        if path.name.endswith((".tar.xz", ".tar")):
-            with tarfile.open(path) as archive:
+        data = path.read_bytes()
+        if path.suffix == ".xz":  # all of it, since tar does not look for the end
+            data = lzma.decompress(data)
+        if path.name.removesuffix(".xz").endswith(".tar"):
+            with tarfile.open(fileobj=BytesIO(data)) as archive:
                 found = [member for member in archive if member.isfile()]
                 files = {m.name: archive.extractfile(m).read() for m in found}  # type: ignore
             return _without_top(path, files)
-        data = path.read_bytes()
-        if path.suffix == ".xz":
-            return Members(path, {path.stem: lzma.decompress(data)})
-        return Members(path, {path.name: data})
+        return Members(path, {path.name.removesuffix(".xz"): data})
     except FileNotFoundError as error:
         raise BadSet(f"{path} is not there") from error
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:

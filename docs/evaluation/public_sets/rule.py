@@ -113,11 +113,11 @@ def verdict(question: str, right: str, answer: str, words: int, answerable: bool
         answerable: the document has the answer.
     """
     given = first_words(answer, words)
+    by = "figures" if wanted(question, right) else "words"
     if not given:
-        return Verdict(EMPTY, "refusal")
+        return Verdict(EMPTY, by if answerable else "refusal")
     if not answerable:
         return Verdict(RIGHT if refuses(given) else WRONG, "refusal")
-    by = "figures" if wanted(question, right) else "words"
     if by == "figures":
         holds = holds_figures(question, right, given)
     else:

@@ -1,0 +1,148 @@
+"""docs/evaluation/public.py as it is run: asks with a process of longctx, resumes, and reports."""
+
+import json
+
+import pytest
+from public_sets import members
+from public_sets.command import main
+from public_sets.items import Evidence, PublicSet, Question
+from public_sets.measures import TURNS, of_financebench, seen_turns
+from public_sets.report import System, report
+
+TINY = ("--model", "tiny", "--device", "cpu", "--dtype", "fp32")
+
+
+@pytest.fixture
+def listed(tmp_path):
+    def write(path):
+        file = tmp_path / "members.sha256"
+        file.write_text(members.listed(members.read(path)), "utf-8")
+        return str(file)
+
+    return write
+
+
+@pytest.fixture
+def lara_set(lara_folder, packed, listed):
+    path = packed(lara_folder)
+    return ("lara", str(path), "--list", listed(path))
+
+
+def test_a_run_that_was_stopped_goes_on_and_is_put_in_the_table(lara_set, tmp_path, capfd):
+    out, library = str(tmp_path / "out"), str(tmp_path / "library")
+    ask = ("ask", *lara_set, *TINY, "--out", out, "--library", library, "--system", "tiny")
+    assert main([*ask, "--limit", "1"]) == 0
+    results = tmp_path / "out" / "results.jsonl"
+    (first,) = map(json.loads, results.read_text("utf-8").splitlines())
+    assert first["name"] == "financial location 1"
+    assert first["result"]["passages"][0]["source"] == "Alder.txt"
+    results.write_bytes(results.read_bytes() + b'{"name": "financial loca')  # stopped in a line
+    assert main(ask) == 0
+    kept = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
+    assert kept[0] == first
+    assert [row["name"] for row in kept[1:]] == [
+        *("financial location 2", "financial location 3", "financial hallu 1"),
+    ]
+    capfd.readouterr()
+    assert main(["table", *lara_set, "--runs", out, "--stored", "all", "--against", "tiny"]) == 0
+    table = capfd.readouterr().out
+    assert "| financial location: figures | model full | 2 of 2 | 34% to 100% |" in table
+    assert "| financial: refused, not in the text | tiny | " in table
+
+
+def test_a_search_is_compared_with_bm25s(locomo_file, listed, tmp_path, capfd):
+    where = ("locomo", str(locomo_file), "--list", listed(locomo_file))
+    found, ranked = str(tmp_path / "found"), str(tmp_path / "ranked")
+    ask = ("ask", *where, *TINY, "--find", "--gather-by", "bm25", "--together", "--out", found)
+    assert main([*ask, "--library", str(tmp_path / "library")]) == 0
+    rank = ("rank", *where, "--by", "bm25s", "--out", ranked)
+    assert main([*rank, "--seconds", "0"]) == 0
+    assert "bm25s: 0 of 6 are done" in capfd.readouterr().out
+    assert main(rank) == 0
+    capfd.readouterr()
+    runs = (f"longctx={found}", f"BM25S={ranked}")
+    assert main(["table", *where, "--runs", *runs, "--against", "BM25S"]) == 0
+    out, notes = capfd.readouterr()
+    assert "| all: all evidence in the first 5 turns | BM25S | 4 of 4 |" in out
+    assert "in the first 5 turns, in one library | longctx |" in out
+    assert "c2 question 3: the key 'D9:9' names no turn" in notes
+
+
+def test_answers_of_a_file_are_scored_and_empty_ones_counted(lara_set, tmp_path, capfd):
+    file = tmp_path / "mine.jsonl"
+    rows = [
+        {"name": "financial location 1", "answer": "$1,250"},
+        {"question": "What was the net loss of Birch?", "answer": None},
+        {"name": "financial hallu 1", "answer": ""},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    assert main(["table", *lara_set, "--answers", str(file)]) == 0
+    out = capfd.readouterr().out
+    assert "| financial location: figures | mine | 1 of 2 | 9% to 91% |  |  | 1 | 1 |" in out
+    assert "| financial: refused, not in the text | mine | 0 of 1 |" in out
+    file.write_text('{"question": "Who?", "answer": "I"}\n', "utf-8")
+    assert main(["table", *lara_set, "--answers", str(file)]) == 1
+    assert "mine.jsonl, line 1: it belongs to 0 questions" in capfd.readouterr().err
+
+
+def test_errors_name_what_is_wrong(lara_set, tmp_path, capfd):
+    cases = {
+        ("table", *lara_set, "--runs", str(tmp_path / "none")): "has no results",
+        ("table", *lara_set, "--stored", "other"): "there are: model full",
+        ("table", *lara_set, "--stored", "all", "--against", "x"): "no system 'x'",
+        ("table", "lara", lara_set[1]): "it has no answers/claude",
+        (
+            "ask",
+            *lara_set,
+            "--longctx",
+            "/none/longctx",
+            "--out",
+            "o",
+            "--library",
+            "l",
+        ): "no Python",
+        ("rank", *lara_set, "--by", "mpnet", "--out", "o"): "needs --weights",
+    }
+    for arguments, said in cases.items():
+        assert main(arguments) == 1
+        assert said in capfd.readouterr().err
+
+
+def test_refusals_count_only_with_answers():
+    asked = [
+        Question("1", "a", "book hallu", "held", "Who?", "It does not say.", answerable=False),
+        Question("2", "a", "book location", "held", "When was it?", "In 1841."),
+    ]
+    found = PublicSet("lara", "", {"a": {}}, asked)
+    refusal = {"answer": "not in the text"}
+    alone = report(found, asked, [System("x", {"1": refusal})], None)
+    assert "not counted: the run has no answers" in alone
+    both = report(found, asked, [System("x", {"1": refusal, "2": refusal})], None)
+    assert "| book: refused, not in the text | x | 1 of 1 |" in both
+    assert "| book: refused, in the text | x | 1 of 1 |" in both
+
+
+def test_the_turn_with_the_matching_line_is_the_first_of_a_passage():
+    lines = [f"Ann: turn {number}." for number in range(9)]
+    data = "\n\n".join(["## Session 1", *lines]).encode()
+    found = PublicSet("locomo", "d", {"c": {"c.md": data}}, [])
+    at = [data.index(line.encode()) for line in lines]
+    spot = {"source": "c.md", "start": at[2] + 9, "end": at[6], "match": [at[4], at[5], "9"]}
+    again = {"source": "c.md", "start": at[0], "end": len(data)}
+    seen = seen_turns(found, "c", {"passages": [spot, again]})
+    assert [turn.start for turn in seen] == [at[4], at[3], at[5], at[0], at[1]]
+    assert len(seen) == TURNS
+
+
+def test_a_page_counts_where_a_passage_begins_and_where_its_line_matches():
+    question = Question("1", "f", "x", "held", "?", evidence=(Evidence("f.pdf", "p. 7"),))
+    found = PublicSet("financebench", "", {}, [question])
+    first = {"source": "f.pdf", "place": "p. 6", "match": [0, 1, "p. 7"]}
+    others = [{"source": "g.pdf", "place": "p. 7"}, {"source": "f.pdf", "place": "p. 8"}]
+
+    def hits(*passages):
+        return [hit for _, hit in of_financebench(found, question, {"passages": passages})]
+
+    assert hits(first) == [True, True, True]
+    assert hits(*others, first) == [False, True, True]
+    assert hits(*others) == [False, False, False]

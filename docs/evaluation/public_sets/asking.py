@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from longctx.core.measure.journal import Journal
-from public_sets.installation import Installation
+from public_sets.installation import Installation, python_of
 from public_sets.items import PublicSet, Question, Record
 from public_sets.members import laid_out
 
@@ -57,8 +57,10 @@ def asked(
     Raises:
         LongctxError: the folder has results of other settings, or cannot be written.
         Refused: longctx ended with an error.
+        FileNotFoundError: there is no such installation.
     """
     ends = None if run.seconds is None else time.monotonic() + run.seconds
+    python_of(longctx)  # before anything is written
     paths = laid_out(found.documents, library / SOURCES)
     with Installation(longctx, library / "library", run.model) as installed:
         settings: Record = {"set": found.name, "digest": found.digest, "system": run.system}

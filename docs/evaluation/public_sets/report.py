@@ -46,7 +46,7 @@ def report(
     scored = {system.name: _scored(found, questions, system) for system in systems}
     order = {measure: None for each in scored.values() for measure in each}
     rows = []
-    for measure in sorted(order, key=lambda one: (_place(found, one), one.name)):
+    for measure in sorted(order, key=lambda one: _place(found, one)):
         base = scored.get(against or "", {}).get(measure)
         for system in systems:
             if hits := scored[system.name].get(measure):

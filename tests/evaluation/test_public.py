@@ -130,6 +130,18 @@ def test_refusals_count_only_with_answers():
     assert "| book: refused, in the text | x | 1 of 1 |" in both
 
 
+def test_runs_of_one_system_may_have_different_measures():
+    asked = [Question("1", "a", "book location", "held", "When was it?", "In 1841.")]
+    found = PublicSet("lara", "", {"a": {"a.txt": b"It was in 1841."}}, asked)
+    spot = {"source": "a.txt", "start": 0, "end": 15}
+    runs = [System("x", {"1": {"answer": "1841"}}), System("x", {"1": {"passages": [spot]}})]
+    other = System("y", {"1": {"answer": "1842"}})
+    rows = report(found, asked, [*runs, other], "x")
+    assert "| book location: figures | x | 1 of 1 |" in rows
+    assert "| book location: figures in the first 16 passages | x | 1 of 1 |" in rows
+    assert "| book location: figures | y | 0 of 1 | 0% to 79% | -100.0 |" in rows
+
+
 def test_the_turn_with_the_matching_line_is_the_first_of_a_passage():
     lines = [f"Ann: turn {number}." for number in range(9)]
     data = "\n\n".join(["## Session 1", *lines]).encode()

@@ -43,15 +43,15 @@ def report(
         systems: in the order of the rows.
         against: the system that others are compared with; None: none is.
     """
-    scored = {system.name: _scored(found, questions, system) for system in systems}
-    order = {measure: None for each in scored.values() for measure in each}
+    scored = [(system, _scored(found, questions, system)) for system in systems]
+    order = {measure: None for _, each in scored for measure in each}
     rows = []
     for measure in sorted(order, key=lambda one: _place(found, one)):
-        base = scored.get(against or "", {}).get(measure)
-        for system in systems:
-            if hits := scored[system.name].get(measure):
-                other = base if system.name != against else None
-                rows.append(_row(measure, system, hits, other, scored[system.name]))
+        bases = [each[measure] for s, each in scored if s.name == against and measure in each]
+        for system, each in scored:
+            if hits := each.get(measure):
+                base = bases[0] if bases and system.name != against else None
+                rows.append(_row(measure, system, hits, base, each))
     return table(HEADS, rows)
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from chat_server import Misbehaving, events, stream
 from public_sets import members
 from public_sets.command import main
 from public_sets.items import Evidence, PublicSet, Question
@@ -28,19 +29,29 @@ def lara_set(lara_folder, packed, listed):
     return ("lara", str(path), "--list", listed(path))
 
 
+@pytest.mark.slow
 def test_answers_are_put_in_the_table_next_to_stored_ones(lara_set, tmp_path, capfd):
+    def give(handler, body):
+        alder = "revenue of Alder" in body["messages"][0]["content"]
+        stream(handler, events("$1,250" if alder else "not in the text"))
+
     out = tmp_path / "out"
-    ask = ("ask", *lara_set, *TINY, "--out", str(out), "--library", str(tmp_path / "library"))
-    assert main([*ask, "--system", "tiny", "--gather", "99"]) == 0
-    assert "tiny: 4 of 4 questions are done" in capfd.readouterr().out
+    with Misbehaving().running() as server:
+        server.give = give
+        ask = ("ask", *lara_set, *TINY, "--out", str(out), "--library", str(tmp_path / "library"))
+        ask = (*ask, "--gather-by", "bm25", "--answer-with", server.url, "--system", "mine")
+        assert main(ask) == 0
+    assert "mine: 4 of 4 questions are done" in capfd.readouterr().out
     kept = [json.loads(line) for line in (out / "results.jsonl").read_text("utf-8").splitlines()]
     assert [row["name"] for row in kept][2:] == ["financial location 3", "financial hallu 1"]
     assert {row["result"]["passages"][0]["source"] for row in kept} == {"Alder.txt", "Birch.txt"}
-    table = ("table", *lara_set, "--stored", "all", "--against", "tiny")
+    table = ("table", *lara_set, "--stored", "all", "--against", "mine")
     assert main([*table, "--runs", str(out)]) == 0
     rows = capfd.readouterr().out
-    assert "| financial location: figures | model full | 2 of 2 | 34% to 100% |" in rows
-    assert "| financial: refused, not in the text | tiny | " in rows
+    assert "| financial location: figures | mine | 1 of 2 | 9% to 91% |  |  | 2 |  |" in rows
+    assert "| financial location: figures | model full | 2 of 2 | 34% to 100% | +50.0 |" in rows
+    assert "| financial: refused, not in the text | mine | 1 of 1 |" in rows
+    assert "| financial: refused, in the text | mine | 2 of 3 |" in rows
 
 
 def test_a_search_that_was_stopped_goes_on_and_is_compared(locomo_file, listed, tmp_path, capfd):

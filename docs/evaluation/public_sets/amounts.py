@@ -49,10 +49,10 @@ def amounts(text: str) -> list[Amount]:
         if _is_name(text, match):
             ended = match.end()
             continue
-        before, behind = text[ended : match.start()].rstrip("$€£~ "), text[match.end() :]
+        before, after = text[ended : match.start()].rstrip("$€£~ "), text[match.end() :]
         minus = re.search(r"(?<!\w)(?<!\w )(?<!\n)[-\u2212\u2013]$", before) is not None
-        figure, brackets = figure_of(match), before.endswith("(") and behind.startswith(")")
-        if brackets and behind.startswith(")%"):
+        figure, brackets = figure_of(match), before.endswith("(") and after.startswith(")")
+        if brackets and after.startswith(")%"):
             figure = replace(figure, is_percent=True)
         else:  # `($1.8 bn)` and `(44%)` stand in brackets as asides, `(1,577)` as a loss
             brackets = brackets and figure.scale == 1 and not figure.is_percent
@@ -72,12 +72,12 @@ def _turn(before: str) -> int:
 def _is_name(text: str, match: re.Match[str]) -> bool:
     """Whether a number is a year, the number of an item, or part of a name."""
     whole = match["number"].rstrip(".,")
-    before, behind = text[: match.start()], text[match.start("number") + len(whole) :]
+    before, after = text[: match.start()], text[match.start("number") + len(whole) :]
     if re.search(r"[A-Za-z]'?$|\b[Ff]iscal (?:year )?$", before) or re.match(
-        r"-?[KQkq]\b|X\b", behind
+        r"-?[KQkq]\b|X\b", after
     ):
         return True
-    if re.search(r"\($", before) and re.fullmatch(r"\d", whole) and re.match(r"\) [A-Z]", behind):
+    if re.search(r"\($", before) and re.fullmatch(r"\d", whole) and re.match(r"\) [A-Z]", after):
         return True  # of a list
     plain = not (match["currency"] or match["percent"] or match["scale"])
     is_year = plain and re.fullmatch(r"(?:19[89]|20[0-3])\d", whole) is not None

@@ -36,7 +36,7 @@ class Run:
     seconds: float | None = None
 
 
-def asked(
+def ask_all(
     found: PublicSet,
     questions: Sequence[Question],
     run: Run,
@@ -130,18 +130,18 @@ class _Asking:
             print(f"  {text}", file=sys.stderr, flush=True)
 
 
-def kept(told: Record) -> Record:
+def kept(reply: Record) -> Record:
     """What is kept of an object of `ask --json` or `find --json`: no text of a document.
 
     `passages` has for each the document, source, first and last byte, the place, and the place of
     the line that matches with its bytes, best first.
     """
-    record: Record = {"passages": [*map(_spot, told["passages"])], "found": told["found"]}
-    record["timings"], record["tokens"] = told["timings"], told["tokens"]
-    if "answer" in told:
-        record |= {"answer": told["answer"], "stop": told["stop"]}
-        record |= {key: told["state"].get(key) for key in ("answer_model", "device")}
-        record["sentence"] = (told.get("sentence") or {}).get("text", "")
+    record: Record = {"passages": [*map(_spot, reply["passages"])], "found": reply["found"]}
+    record["timings"], record["tokens"] = reply["timings"], reply["tokens"]
+    if "answer" in reply:
+        record |= {"answer": reply["answer"], "stop": reply["stop"]}
+        record |= {key: reply["state"].get(key) for key in ("answer_model", "device")}
+        record["sentence"] = (reply.get("sentence") or {}).get("text", "")
     return record
 
 

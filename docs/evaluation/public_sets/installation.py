@@ -68,8 +68,8 @@ class Installation:
             text=True,
             encoding="utf-8",
         )
-        told = self._do("start", library=str(library), model=model)
-        self.version, self.code = told["version"], told["code"]
+        reply = self._do("start", library=str(library), model=model)
+        self.version, self.code = reply["version"], reply["code"]
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +104,7 @@ class Installation:
         if not line:
             code = self._process.wait()
             raise Refused(f"the process of longctx ended with exit code {code}; see above", code)
-        told = json.loads(line)
-        if "error" in told:
-            raise Refused(told["error"], told["exit_code"])
-        return told
+        reply = json.loads(line)
+        if "error" in reply:
+            raise Refused(reply["error"], reply["exit_code"])
+        return reply

@@ -41,7 +41,7 @@ def ranked(
         seconds: after so many no further question begins; None: no limit.
 
     Raises:
-        LongctxError: as `asking.asked`.
+        LongctxError: as `asking.ask_all`.
     """
     ends = None if seconds is None else time.monotonic() + seconds
     settings = {"set": found.name, "digest": found.digest, "system": system, "way": "rank"}

@@ -41,7 +41,7 @@ def report(
         found: the set.
         questions: those that are counted.
         systems: in the order of the rows.
-        against: the system that others are compared with; None: none is.
+        against: the system that others are compared with; None: nobody.
     """
     scored = [(system, _scored(found, questions, system)) for system in systems]
     order = {measure: None for _, each in scored for measure in each}

@@ -73,7 +73,7 @@ class Figure:
 
     Attributes:
         value: as it is written.
-        scale: what a word behind it multiplies it by; 1 without one.
+        scale: factor of the word after it; 1 without one.
         is_percent, is_money: its unit, where that is written next to it.
     """
 

@@ -31,12 +31,12 @@ def main():
         try:
             if request["do"] == "start":
                 library = started(request)
-                told = {"version": longctx.__version__, "code": code()}
+                reply = {"version": longctx.__version__, "code": code()}
             else:
-                told = DO[request["do"]](library, request)
+                reply = DO[request["do"]](library, request)
         except longctx.LongctxError as error:
-            told = {"error": str(error), "exit_code": error.exit_code}
-        out.write(json.dumps(told) + "\n")
+            reply = {"error": str(error), "exit_code": error.exit_code}
+        out.write(json.dumps(reply) + "\n")
 
 
 def started(request):

@@ -6,6 +6,7 @@ behind locks nothing and is removed. Where the disk is full, the gate itself, wh
 serves as an exclusive lock. This module knows nothing of what the keys stand for.
 """
 
+import atexit
 import errno
 import json
 import os
@@ -15,8 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
+from weakref import WeakSet
 
 from longctx.core.common.errors import Locked
 from longctx.core.store.confined import Confined
@@ -43,11 +44,15 @@ class Holder:
         return f"process {self.pid} on {self.host}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Held:
-    """A lock that is held: its file, open and locked; None where the gate replaces it."""
+    """A lock that is held: its file, open and locked; None where the gate replaces it.
+
+    A fork copies it; only the process `pid`, which took it, deletes its file.
+    """
 
     key: str
+    pid: int
     path: Confined | None = None
     handle: int | None = None
 
@@ -62,6 +67,8 @@ class Locks:
 
     def __init__(self, folder: Path, called: Callable[[str], str] = os.path.basename):
         self._folder, self._called = Confined(folder), called
+        self._read: set[_Held] = set()  # shared locks that are held
+        _open.add(self)
         self._kept_gate: int | None = None
         self._behind_gate: list[str] = []  # keys that the gate locks
 
@@ -81,11 +88,12 @@ class Locks:
             if exc.errno not in _UNWRITABLE:
                 raise
             held = None
+        if held:
+            self._read.add(held)
         try:
             yield
         finally:
-            if held:
-                self._release(held)
+            self._release_read(held)
 
     @contextmanager
     def exclusive(self, key: str, wait: float = 0.0) -> Iterator[None]:
@@ -103,6 +111,17 @@ class Locks:
         try:
             yield
         finally:
+            self._release(held)
+
+    def release_read(self) -> None:
+        """Release all shared locks, at the end of the process; their contexts may end later."""
+        for held in [*self._read]:
+            self._release_read(held)
+
+    def _release_read(self, held: _Held | None) -> None:
+        """Releases a shared lock once; needs no module where it has been released."""
+        if held in self._read:
+            self._read.discard(held)
             self._release(held)
 
     def is_held(self, key: str) -> bool:
@@ -134,7 +153,7 @@ class Locks:
                 raise
         self._kept_gate = gate  # so that a full disk can be emptied
         self._behind_gate.append(key)
-        return _Held(key)
+        return _Held(key, os.getpid())
 
     def _leave_word(self, key: str, exclusive: bool) -> _Held:
         """Locks a new file, and records beside it who holds it."""
@@ -151,7 +170,7 @@ class Locks:
             with suppress(OSError):
                 _forget(path)
             raise
-        return _Held(key, path, handle)
+        return _Held(key, holder.pid, path, handle)
 
     def _release(self, held: _Held) -> None:
         if held.path is None or held.handle is None:
@@ -159,6 +178,9 @@ class Locks:
             if self._kept_gate is not None and not self._behind_gate:
                 os.close(self._kept_gate)
                 self._kept_gate = None
+            return
+        if held.pid != os.getpid():  # the parent still holds it
+            os.close(held.handle)
             return
         closed = False
         # A library that is gone, or whose disk is full, has no lock worth keeping.
@@ -210,6 +232,16 @@ class Locks:
                 os.close(gate)
 
 
+_open: WeakSet[Locks] = WeakSet()
+
+
+@atexit.register
+def _release_all_read() -> None:
+    """Releases the locks of open documents while Python still has its modules."""
+    for locks in [*_open]:
+        locks.release_read()
+
+
 def full(error: OSError) -> bool:
     """Whether a disk, or a user's share of it, has no room."""
     return error.errno in _FULL
@@ -226,15 +258,9 @@ def is_held(path: Confined) -> bool:
 
 def _taken(handle: int) -> bool:
     """Locks an open file, unless another has."""
-    return _locking()(handle, blocking=False)
-
-
-@cache
-def _locking() -> Callable[..., bool]:
-    """Imported with the first lock, and kept: where Python ends, nothing can be imported."""
     from filelock import lock_descriptor
 
-    return lock_descriptor
+    return lock_descriptor(handle, blocking=False)
 
 
 def _holder(path: Confined) -> Holder | None:

@@ -49,7 +49,7 @@ def claimed(library: Library) -> list[str]:
 @pytest.fixture
 def unseen(monkeypatch):
     """A file system whose locks nobody else sees."""
-    monkeypatch.setattr(locks, "_locking", lambda: lambda handle, blocking: True)
+    monkeypatch.setattr(locks, "_taken", lambda handle: True)
 
 
 # ---- who writes

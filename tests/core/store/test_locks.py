@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 from contextlib import ExitStack
 
@@ -146,19 +144,6 @@ def test_of_a_dead_and_a_living_holder_only_the_living_counts(locks, tmp_path):
             pass
     assert f"process {living.pid} " in caught.value.what
     assert f"process {dead.pid} " not in caught.value.what
-
-
-def test_one_that_is_held_to_the_end_of_a_program_is_left_in_silence(tmp_path):
-    """Nothing can be imported any more when Python takes its modules apart."""
-    lines = [
-        "import sys; from pathlib import Path; from longctx.core.store.locks import Locks",
-        f"held = Locks(Path(sys.argv[1])).shared({BOOK!r}); held.__enter__()",
-        "sys.modules['kept'] = held",  # until then
-    ]
-    command = [sys.executable, "-c", "\n".join(lines), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("", "")
-    assert lock_files(tmp_path) == []
 
 
 @pytest.mark.parametrize("said", [None, b"", b'{"pid": 1, "host": "elsewhere", "exclusive": true}'])

@@ -16,6 +16,7 @@ from longctx.cli.mcp import places, told
 from longctx.cli.mcp.progress import Reported
 from longctx.cli.mcp.results import Answer, Documents, Found, Ingested, failed, result
 from longctx.cli.mcp.served import Served
+from longctx.cli.mcp.wire import standard_streams
 from longctx.cli.mcp.work import Work, resting
 from longctx.cli.program import explain
 from longctx.core.common.errors import LongctxError, NotFound
@@ -85,6 +86,12 @@ class LibraryServer(MCPServer):
             security=NAMES,
         )
         of_lines(self._lines)
+
+    async def run_stdio_async(self) -> None:
+        """Serves the client on standard input and output until it leaves."""
+        low = self._lowlevel_server
+        async with standard_streams() as (came, answers):
+            await low.run(came, answers, low.create_initialization_options())
 
     def settle(self, seconds: float) -> None:
         """After the server has ended: waits until what was still running has stopped."""

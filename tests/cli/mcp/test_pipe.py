@@ -12,6 +12,7 @@ from preloaded import PIPE, Process
 
 import longctx
 from longctx.cli import mcp as command
+from longctx.cli.mcp import wire
 
 PROGRAM = [sys.executable, "-m", "longctx.cli", "mcp"]
 
@@ -118,6 +119,21 @@ def test_only_the_protocol_is_written_to_standard_output(started):
     assert process.returncode == 0
     assert out == ""
     assert "info: longctx" in err
+
+
+@pytest.mark.parametrize("line", ["{", '"%s"' % ("a" * wire.LONGEST), "x" * (5 << 20)])
+def test_a_line_that_is_no_message_is_answered_and_the_session_goes_on(started, line):
+    """Not one byte more of it than of the longest message is kept; `tests/faults/attacks`."""
+    process = started()
+    answers = []
+    for sent in (lines(HELLO), f"{line}\n\n", lines({**HELLO, "id": 3, "method": "ping"})):
+        process.stdin.write(sent)
+        process.stdin.flush()
+        answers.append(json.loads(process.stdout.readline()))
+    assert [answer["id"] for answer in answers] == [1, None, 3]
+    assert answers[1]["error"] == {"code": -32700, "message": wire.REFUSED}
+    process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

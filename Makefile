@@ -10,7 +10,7 @@ export PYTHONSAFEPATH := 1
 # The package's folders stand at the root; type checkers and editors find them as `longctx` by these links.
 LINKS := $(addprefix .links/longctx/,__init__.py __main__.py cli core kernels profiles samples)
 
-.PHONY: demo test test-fast test-whole check docs release setup
+.PHONY: demo test test-fast test-whole campaign check docs release setup
 
 setup: .venv/ready $(LINKS)
 
@@ -49,6 +49,17 @@ test-fast: setup
 
 test-whole: setup
 	TESTS_WHOLE=1 $(PYTEST)
+
+# For a night: what the tests try a few cases of. The same command goes on where it was stopped.
+CAMPAIGN ?= build/campaign
+ROUNDS ?= 20
+campaign: setup
+	mkdir -p $(CAMPAIGN)
+	$(VENV)/python tests/faults/attack.py --rounds $(ROUNDS)
+	for each in kills flips power faults pairs; do \
+		$(VENV)/python tests/faults/campaign.py $$each --journal $(CAMPAIGN)/$$each.jsonl || exit 1; done
+	$(VENV)/python tests/fuzz/campaign.py run --journal $(CAMPAIGN)/run
+	$(VENV)/python tests/fuzz/campaign.py commands --journal $(CAMPAIGN)/commands
 
 check: setup
 	$(VENV)/ruff check .

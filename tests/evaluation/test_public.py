@@ -6,9 +6,11 @@ import pytest
 from chat_server import Misbehaving, events, stream
 from public_sets import members
 from public_sets.command import main
+from public_sets.installation import Installation, Refused
 from public_sets.items import Evidence, PublicSet, Question
 from public_sets.measures import TURNS, of_financebench, seen_turns
 from public_sets.report import System, report
+from sample_files import pdf
 
 TINY = ("--model", "tiny", "--device", "cpu", "--dtype", "fp32")
 
@@ -177,3 +179,21 @@ def test_a_page_counts_where_a_passage_begins_and_where_its_line_matches():
     assert hits(first) == [True, True, True]
     assert hits(*others, first) == [False, True, True]
     assert hits(*others) == [False, False, False]
+
+
+@pytest.mark.slow
+def test_a_document_that_has_lost_text_is_read_once(tmp_path):
+    file, library = tmp_path / "Alder.pdf", tmp_path / "library"
+    file.write_bytes(pdf("Revenue was $1,250.", None))
+    model = {"name": "tiny", "device": "cpu", "dtype": "fp32"}
+    with Installation(None, library, model) as installed:
+        first = installed.ingest([file])
+        assert {**installed.ingest([file]), "seconds": 0} == {**first, "seconds": 0}
+        assert installed.find(["Alder"], "What was the revenue?", gather_by="bm25")["passages"]
+        file.write_bytes(pdf("Revenue was $1,251.", None))
+        with pytest.raises(Refused, match="'Alder' exists"):
+            installed.ingest([file])
+    file.write_bytes(pdf("Revenue was $1,250.", None))
+    otherwise = Installation(None, library, {**model, "method": "truncate"})
+    with otherwise, pytest.raises(Refused, match="'Alder' exists"):
+        otherwise.ingest([file])

@@ -88,13 +88,13 @@ def test_answers_of_a_file_are_scored_and_empty_ones_counted(lara_set, tmp_path,
     rows = [
         {"name": "financial location 1", "answer": "$1,250"},
         {"question": "What was the net loss of Birch?", "answer": None},
-        {"name": "financial hallu 1", "answer": ""},
+        {"name": "financial hallu 1", "answer": "$"},
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     assert main(["table", *lara_set, "--answers", str(file)]) == 0
     out = capfd.readouterr().out
     assert "| financial location: figures | mine | 1 of 2 | 9% to 91% |  |  | 1 | 1 |" in out
-    assert "| financial: refused, not in the text | mine | 0 of 1 |" in out
+    assert "| financial: refused, not in the text | mine | 0 of 1 | 0% to 79% |  |  | 1 | 1 |" in out
     read = ("verdicts", *lara_set, "--answers", str(file), "--said", "right", "--by", "figures")
     assert main(read) == 0
     assert "1. financial location 1, mine: right by figures" in capfd.readouterr().out

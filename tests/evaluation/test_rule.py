@@ -94,7 +94,7 @@ def test_only_the_first_words_count():
 
 
 @pytest.mark.parametrize("answerable", [True, False])
-@pytest.mark.parametrize("answer", ["", " \n"])
+@pytest.mark.parametrize("answer", ["", " \n", "$"])
 def test_an_empty_answer_is_neither_right_nor_a_refusal(answer, answerable):
     said = rule.verdict("What was it?", "77", answer, rule.SHORT, answerable)
     assert said.said == rule.EMPTY

@@ -6,6 +6,7 @@ from statistics import median
 
 from longctx.core.measure.intervals import wilson
 from longctx.core.measure.markdown import table
+from public_sets import rule
 from public_sets.compare import difference, p_value
 from public_sets.items import PublicSet, Question
 from public_sets.measures import MEASURES, Measure
@@ -82,7 +83,7 @@ def _row(
     answers = [system.results[name].get("answer") for name in hits]
     given = [len(answer.split()) for answer in answers if answer]
     words = f"{median(given):.0f}" if given else ""
-    empty = str(sum(answer is not None and not answer.strip() for answer in answers) or "")
+    empty = str(sum(answer is not None and rule.is_empty(answer) for answer in answers) or "")
     if measure.kind == "refusal" and not _has_answers(measure, scored):
         counted = "not counted: the run has no answers to what is in the text"
         return [measure.name, system.name, counted, "", "", "", words, empty]

@@ -105,7 +105,8 @@ def verdict(question: str, right: str, answer: str, words: int, answerable: bool
     """The verdict on an answer.
 
     Of a question without an answer, a refusal is right. Of others it is wrong, and REFUSED says
-    so, unless the answer has all that is wanted. An EMPTY answer is neither right nor a refusal.
+    so, unless the answer has all that is wanted. An EMPTY answer is neither right nor a refusal; one
+    without a letter or digit, such as a lone `$`, is empty.
 
     Args:
         question, right, answer: texts.
@@ -114,7 +115,7 @@ def verdict(question: str, right: str, answer: str, words: int, answerable: bool
     """
     given = first_words(answer, words)
     by = "figures" if wanted(question, right) else "words"
-    if not given:
+    if is_empty(given):
         return Verdict(EMPTY, by if answerable else "refusal")
     if not answerable:
         return Verdict(RIGHT if refuses(given) else WRONG, "refusal")
@@ -130,6 +131,11 @@ def verdict(question: str, right: str, answer: str, words: int, answerable: bool
 def first_words(text: str, words: int) -> str:
     """The beginning of a text."""
     return " ".join(text.split()[:words])
+
+
+def is_empty(text: str) -> bool:
+    """Whether a text has no letter and no digit."""
+    return not re.search(r"[^\W_]", text)
 
 
 def refuses(answer: str) -> bool:

@@ -94,7 +94,7 @@ def test_answers_of_a_file_are_scored_and_empty_ones_counted(lara_set, tmp_path,
     assert main(["table", *lara_set, "--answers", str(file)]) == 0
     out = capfd.readouterr().out
     assert "| financial location: figures | mine | 1 of 2 | 9% to 91% |  |  | 1 | 1 |" in out
-    assert "| financial: refused, not in the text | mine | 0 of 1 | 0% to 79% |  |  | 1 | 1 |" in out
+    assert "not in the text | mine | 0 of 1 | 0% to 79% |  |  | 1 | 1 |" in out
     read = ("verdicts", *lara_set, "--answers", str(file), "--said", "right", "--by", "figures")
     assert main(read) == 0
     assert "1. financial location 1, mine: right by figures" in capfd.readouterr().out

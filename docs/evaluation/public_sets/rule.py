@@ -105,8 +105,8 @@ def verdict(question: str, right: str, answer: str, words: int, answerable: bool
     """The verdict on an answer.
 
     Of a question without an answer, a refusal is right. Of others it is wrong, and REFUSED says
-    so, unless the answer has all that is wanted. An EMPTY answer is neither right nor a refusal; one
-    without a letter or digit, such as a lone `$`, is empty.
+    so, unless the answer has all that is wanted. An EMPTY answer, also a lone `$`, is neither right
+    nor a refusal.
 
     Args:
         question, right, answer: texts.

@@ -9,6 +9,7 @@ from public_sets.command import main
 from public_sets.installation import Installation, Refused
 from public_sets.items import Evidence, PublicSet, Question
 from public_sets.measures import TURNS, of_financebench, seen_turns
+from public_sets.reading import drawn
 from public_sets.report import System, report
 from sample_files import pdf
 
@@ -197,3 +198,12 @@ def test_a_document_that_has_lost_text_is_read_once(tmp_path):
     otherwise = Installation(None, library, {**model, "method": "truncate"})
     with otherwise, pytest.raises(Refused, match="'Alder' exists"):
         otherwise.ingest([file])
+
+
+def test_verdicts_on_filings_are_those_of_their_table():
+    asked = Question("1", "f", "x", "held", "What was the revenue in USD millions?", "$1577.00")
+    found = PublicSet("financebench", "", {}, [asked])
+    near = System("mine", {"1": {"answer": "$1,580 million"}})
+    assert "| figures within 1% | mine | 1 of 1 |" in report(found, [asked], [near], None)
+    (text,) = drawn(found, [asked], [near], "right", "figures", 1, 0)
+    assert "1, mine: right by figures" in text

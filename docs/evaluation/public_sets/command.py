@@ -116,7 +116,7 @@ def _table(given: argparse.Namespace) -> int:
 def _verdicts(given: argparse.Namespace) -> int:
     found, systems = _compared(given)
     questions = chosen(found, given)
-    for text in drawn(questions, systems, given.said, given.by, given.count, given.seed):
+    for text in drawn(found, questions, systems, given.said, given.by, given.count, given.seed):
         print(text)
     return 0
 

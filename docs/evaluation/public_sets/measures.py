@@ -40,7 +40,7 @@ def of_lara(found: PublicSet, question: Question, record: Record) -> Scores:
             name = f"{question.part}: figures in the first {PASSAGES} passages"
             yield Measure(name, "passages"), holds
         return
-    said = rule.verdict(*_asked(question, record), question.words, question.answerable)
+    said = verdict(found, question, record["answer"])
     if not question.answerable:
         yield Measure(f"{kind}: refused, not in the text", "refusal", kind), said.said == rule.RIGHT
         return
@@ -116,34 +116,34 @@ def of_financebench(found: PublicSet, question: Question, record: Record) -> Sco
             name = f"the right page in the first {most}" if most > 1 else "the right page first"
             yield Measure(name, "passages"), bool(needed & shown)
         return
-    text, right, answer = _asked(question, record)
-    given = rule.first_words(answer, question.words)
-    if amounts.wanted(text, right):
-        yield Measure("figures within 1%", "answer"), amounts.holds(text, right, given)
+    said = verdict(found, question, record["answer"])
+    name = "figures within 1%" if said.by == "figures" else said.by
+    yield Measure(name, "answer"), said.said == rule.RIGHT
+    yield Measure("refused, in the text", "false refusal"), said.said == rule.REFUSED
+
+
+def verdict(found: PublicSet, question: Question, answer: str) -> rule.Verdict:
+    """The verdict on an answer by the rule of its set: figures of filings may differ by 1%."""
+    text, right, words = question.text, question.right, question.words
+    if found.name != "financebench":
+        return rule.verdict(text, right, answer, words, question.answerable)
+    given = rule.first_words(answer, words)
+    by = "figures" if amounts.wanted(text, right) else "words"
+    if rule.is_empty(given):
+        return rule.Verdict(rule.EMPTY, by)
+    if by == "figures":
+        holds = amounts.holds(text, right, given)
     else:
-        yield (
-            Measure("words", "answer"),
-            rule.holds_words(text, right, given, rule.F1[question.words]),
-        )
-    yield Measure("refused, in the text", "false refusal"), _refused(question, given)
-
-
-def _refused(question: Question, given: str) -> bool:
-    return (
-        bool(given)
-        and rule.refuses(given)
-        and not amounts.holds(question.text, question.right, given)
-    )
+        holds = rule.holds_words(text, right, given, rule.F1[words])
+    if holds:
+        return rule.Verdict(rule.RIGHT, by)
+    return rule.Verdict(rule.REFUSED if rule.refuses(given) else rule.WRONG, by)
 
 
 def _pages(spot: Record) -> set[tuple[str, str]]:
     """The pages by which a passage is cited: where it begins, and where its best line is."""
     places = {spot["place"], *spot.get("match", ())[2:]}
     return {(spot["source"], place) for place in places}
-
-
-def _asked(question: Question, record: Record) -> tuple[str, str, str]:
-    return question.text, question.right, record["answer"]
 
 
 def _text(found: PublicSet, question: Question, spots: list[Record]) -> str:

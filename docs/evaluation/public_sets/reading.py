@@ -3,12 +3,13 @@
 import random
 from collections.abc import Iterator, Sequence
 
-from public_sets import rule
-from public_sets.items import Question
+from public_sets import measures, rule
+from public_sets.items import PublicSet, Question
 from public_sets.report import System
 
 
 def drawn(
+    found: PublicSet,
     questions: Sequence[Question],
     systems: Sequence[System],
     said: str,
@@ -19,6 +20,7 @@ def drawn(
     """Answers of a verdict, drawn at random from those of all systems.
 
     Args:
+        found: the set.
         questions: of which answers are drawn.
         systems: whose answers.
         said: the verdict.
@@ -27,17 +29,15 @@ def drawn(
         seed: the same one draws the same answers.
     """
     rows = [
-        (question, system.name, found)
+        (question, system.name, answer)
         for question in questions
         for system in systems
-        if (found := system.results.get(question.name, {}).get("answer")) is not None
+        if (answer := system.results.get(question.name, {}).get("answer")) is not None
     ]
     random.Random(seed).shuffle(rows)
     number = 0
     for question, system, answer in rows:
-        verdict = rule.verdict(
-            question.text, question.right, answer, question.words, question.answerable
-        )
+        verdict = measures.verdict(found, question, answer)
         if number < count and verdict.said == said and by in (None, verdict.by):
             number += 1
             yield (

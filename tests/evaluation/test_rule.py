@@ -103,3 +103,11 @@ def test_an_empty_answer_is_neither_right_nor_a_refusal(answer, answerable):
 def test_a_refusal_that_has_the_figures_is_right():
     answer = "The name is not stated, but it was 77."
     assert rule.verdict("What was it?", "77", answer, rule.SHORT).said == rule.RIGHT
+
+
+def test_a_number_that_is_spelt_must_be_there_unless_the_question_has_it():
+    question, right = "How did the vote on net-zero policies end?", "The net-zero vote was lost."
+    assert rule.verdict(question, right, "lost", rule.SHORT).said == rule.RIGHT
+    right = "Seven feet deep."
+    assert rule.verdict("How deep was it?", right, "three feet deep", rule.SHORT).said == rule.WRONG
+    assert rule.verdict("How deep was it?", right, "7 feet", rule.SHORT).said == rule.RIGHT

@@ -208,13 +208,20 @@ def _digits(value: float) -> int:
 def holds_words(question: str, right: str, answer: str, least: float) -> bool:
     """Whether an answer has the content words of the right one, and every number that it spells.
 
+    Numbers that the question spells too are not needed.
+
     Args:
         question, right, answer: texts.
         least: F1 that is enough; an answer that refuses needs twice as much.
     """
-    spelt = {_stem(word.lower()) for word in _SPELT_FIGURE.findall(right)} - {"1"}
+    spelt = {*_spelt(right)} - {*_spelt(question), "1"}
     enough = least * (1 + refuses(answer))
     return f1(question, right, answer) >= enough and spelt <= {*content(answer)}
+
+
+def _spelt(text: str) -> list[str]:
+    """The numbers that a text spells, as digits."""
+    return [_stem(word.lower()) for word in _SPELT_FIGURE.findall(text)]
 
 
 def f1(question: str, right: str, answer: str) -> float:

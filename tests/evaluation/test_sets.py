@@ -6,6 +6,7 @@ import lzma
 import pytest
 from public_sets import financebench, lara, locomo, members
 from public_sets.items import DEVELOPMENT, HELD, BadSet
+from public_sets.measures import of_locomo
 
 
 def test_lara_is_read_alike_from_a_folder_and_an_archive(lara_folder, packed):
@@ -101,7 +102,11 @@ def test_locomo_has_a_section_for_each_session_and_names_keys_that_are_wrong(loc
 def test_locomo_may_have_a_file_for_each_turn(locomo_file):
     found = locomo.read_files(members.read(locomo_file))
     (evidence,) = found.questions[0].evidence
-    assert found.documents["c1"][evidence.source] == b"Ann: I saw a heron at the pond.\n"
+    data = found.documents["c1"][evidence.source]
+    assert data == b"Ann: I saw a heron at the pond.\n"
+    passage = {"source": evidence.source, "start": 0, "end": len(data)}
+    scores = [*of_locomo(found, found.questions[0], {"passages": [passage]})]
+    assert [right for _, right in scores] == [True, True]
     assert len(found.documents["c1"]) == 4
 
 

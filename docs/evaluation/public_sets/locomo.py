@@ -122,8 +122,8 @@ def _as_files(document: str, conversation: Record) -> tuple[dict[str, bytes], Tu
     for number, date, said in _sessions(conversation):
         folder = f"{document}/session-{number:02} {date.replace(':', '.')}"
         for order, turn in enumerate(said, 1):
-            data = _said(turn).encode() + b"\n"
+            line = _said(turn).encode()
             file = f"{folder}/turn-{order:03}.txt"
-            files[file] = data
-            turns[turn["dia_id"]] = Evidence(file, turn["dia_id"], 0, len(data))
+            files[file] = line + b"\n"
+            turns[turn["dia_id"]] = Evidence(file, turn["dia_id"], 0, len(line))
     return files, turns

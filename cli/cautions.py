@@ -44,7 +44,7 @@ def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
         names = ", ".join(state["without_embeddings"])
         note(f"chosen by words alone: there are no embeddings of {names}")
     for name in state["counted_again"]:
-        told = f"`longctx upgrade {pasting.document(name)}` writes it"
+        told = f"`longctx ingest PATH... {pasting.option('--name', name)} --replace` writes it"
         note(f"the stored word index of {name} is damaged and was counted again; {told}")
     left_out = state.get("left_out")
     if left_out:

@@ -12,7 +12,6 @@ MEANT = {
     **dict.fromkeys(("clean", "prune", "compact", "vacuum"), "gc"),
     **dict.fromkeys(("models", "download", "pull"), "model"),
     **dict.fromkeys(("status", "env", "version", "diagnose"), "doctor"),
-    **dict.fromkeys(("migrate", "update"), "upgrade"),
     **dict.fromkeys(("save", "backup", "dump"), "export"),
     "restore": "import",
 }

@@ -52,7 +52,7 @@ def run(
     ):
         manifest = sound(document)
         if manifest is not document.manifest:
-            render.note("its word index is damaged and left out; `longctx upgrade` makes it again")
+            render.note("its word index is damaged and left out")
         written = export(document, out, shown.tell, manifest)
     render.note(f"{name}: {size(written)} written to {'standard output' if file == '-' else file}")
 

@@ -133,12 +133,15 @@ def run(
             render.hint(f"`longctx ask {pasting.word(query, 'QUESTION')}` answers a question")
 
 
+_QUESTION_WORDS = frozenset(
+    ["who", "whom", "whose", "what", "which", "where", "when", "why", "how", "do", "does", "did"]
+)
+
+
 def _asks(query: str) -> bool:
     """Whether a query is a question, and no text in quotes."""
-    from longctx.core.tokens.stems import QUESTION_WORDS
-
     words = query.lower().split()
-    return query.rstrip().endswith("?") or (len(words) > 2 and words[0] in QUESTION_WORDS)
+    return query.rstrip().endswith("?") or (len(words) > 2 and words[0] in _QUESTION_WORDS)
 
 
 def tell(found: "Findings", files: bool, around: int, json: bool) -> None:

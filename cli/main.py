@@ -31,7 +31,6 @@ from longctx.cli import (
     rm,
     serve,
     show,
-    upgrade,
     verify,
 )
 from longctx.cli.exit_codes import EXIT_CODES
@@ -49,7 +48,6 @@ COMMANDS = {
     "export": export,
     "import": import_,
     "verify": verify,
-    "upgrade": upgrade,
     "gc": gc,
     "niah": niah,
     "eval": eval,

@@ -178,7 +178,7 @@ def test_help_loads_no_model_libraries():
 
 def test_names_in_commands_are_quoted_in_one_place():
     """Of an f-string with a command of ours, whatever is filled in behind that."""
-    verbs = "ask|export|find|import|ingest|rename|rm|show|upgrade|verify"
+    verbs = "ask|export|find|import|ingest|rename|rm|show|verify"
     for name, tree in modules().items():
         for node in (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)):
             parts = [

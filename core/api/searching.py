@@ -102,7 +102,8 @@ class Search:
         from longctx.core.passages.matching import Query
         from longctx.core.retrieve.finding import find_hits
 
-        query = Query(self.query, index.word_weights(self.query), self.lines)
+        weights = index.word_weights(self.query)
+        query = Query(self.query, weights, self.lines, index.languages)
         hits = find_hits(documents, ranked, query, self.most, index, self.files)
         if self.tokens is None:
             return hits

@@ -52,6 +52,7 @@ def details(manifest: "Manifest", told: dict[str, Any]) -> dict[str, Any]:
         **told,
         "format": manifest.format,
         "units": manifest.units,
+        "language": manifest.language,
         "sources": [asdict(source) for source in manifest.sources],
         "fingerprint": manifest.model,
         "options": manifest.options,

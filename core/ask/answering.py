@@ -85,7 +85,7 @@ class Answering(Protocol):
     Attributes:
         name: the method that answers.
         gathers_by: the gather source, as `--gather-by` names it.
-        index: the words of the documents' windows.
+        index: the passages, and their words.
         documents: those asked. Scores and chosen tokens are numbered through all of them.
     """
 

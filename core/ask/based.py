@@ -1,4 +1,4 @@
-"""What an answer, or a search, is based on: documents, their windows, and the scores of these."""
+"""What an answer, or a search, is based on: documents, their passages, and the scores of these."""
 
 import math
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class Looked:
     Attributes:
         found: what is reported, without passages.
         documents: the documents searched. They stay open until others are asked.
-        index: their words.
-        ranked: their windows with scores, higher is better.
+        index: their passages, and their words.
+        ranked: their passages with scores, higher is better.
     """
 
     found: Found
@@ -40,7 +40,7 @@ class Based:
 
     Attributes:
         documents: those asked, in order. They stay open until others are asked.
-        ranked: their windows with the scores by which passages were chosen, higher is better; None:
+        ranked: their passages with the scores by which they were chosen, higher is better; None:
             nothing was compared, since everything was put before the model.
     """
 
@@ -57,8 +57,8 @@ def based(way: Answering, chosen: Chosen) -> Based:
 
 
 def ranked_by_tokens(way: Answering, chosen: Chosen) -> Ranked:
-    """The windows with the scores of their best tokens, where a method's own rule chose."""
-    return by_tokens(way.index.units, _of_candidates(way, chosen))
+    """The passages with the scores of their best tokens, where a method's own rule chose."""
+    return by_tokens(way.index.passages, _of_candidates(way, chosen))
 
 
 def read_cited(way: Answering, chosen: Chosen) -> None:
@@ -71,7 +71,8 @@ def read_cited(way: Answering, chosen: Chosen) -> None:
 def query_of(way: Answering, question: Question) -> Query:
     """A question's own words, with the weights that they have in the documents asked."""
     words = question.own or question.words
-    return Query(words, way.index.word_weights(words))
+    weights = way.index.word_weights(words)
+    return Query(words, weights, languages=way.index.languages)
 
 
 def _of_candidates(way: Answering, chosen: Chosen) -> np.ndarray:

@@ -23,7 +23,7 @@ def by_words(
         engine: the model that read them, with the one that answers.
         documents: open.
         gather_by: the gather source that the user names.
-        index: the words of their windows.
+        index: the passages, and their words.
     """
     if gather_by is None:
         scored = engine.asked_with is None and all(map(has_embeddings, documents))

@@ -30,7 +30,7 @@ from longctx.core.retrieve.best_passages import (
 )
 from longctx.core.retrieve.gather_by import METHOD, WORDS, Sought
 from longctx.core.retrieve.late_interaction import Maxima
-from longctx.core.retrieve.lexical import WINDOW, PassageIndex
+from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked
 from longctx.core.store.document import Document
 
@@ -46,7 +46,7 @@ class Gatherer(ABC):
         documents: open; tokens are numbered through all of them.
         name: the method's.
         gathers_by: the gather source; see `core/retrieve/gather_by/`.
-        index: the words of the documents' windows.
+        index: the passages of the documents, and their words.
 
     Raises:
         LongctxError: a document has no embeddings, and the gather source needs them.
@@ -132,7 +132,7 @@ class Gatherer(ABC):
             if most is None and question.gather is None:  # who asks for more text wants all of it
                 most = self._composer.reading.passages
             measure = self._composer.measure(most, total)
-            ranked = self.ranked(question, self._composer.reading.units)
+            ranked = self.ranked(question)
             if most and count < total:
                 ranked = self._reranked(ranked, question)
             return self._taken(ranked, [count], measure)[0]
@@ -148,12 +148,12 @@ class Gatherer(ABC):
         return next(fitting, found[-1])
 
     def _reranked(self, ranked: Ranked, question: Question) -> Ranked:
-        """Windows in the order of the model that answers; its profile says how many it reads."""
+        """Passages in the order of the model that answers; its profile says how many it reads."""
         most = self._composer.reading.reranked
         if not most:
             return ranked
         asked = self._asked(question)
-        return reranked(ranked, self.documents, self._composer, asked, most)
+        return reranked(ranked, self._composer, asked, most)
 
     def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
         """The best tokens at each budget; they may exceed the window.
@@ -189,19 +189,15 @@ class Gatherer(ABC):
             return _on_host(self._method_scores(question))
         return token_scores(self.ranked(question))
 
-    def ranked(self, question: Question, width: int = WINDOW) -> Ranked:
-        """How well each window fits, by a gather source other than the method's own rule.
-
-        Args:
-            question: what is sought.
-            width: units of a window.
+    def ranked(self, question: Question) -> Ranked:
+        """How well each passage fits, by a gather source other than the method's own rule.
 
         Raises:
             StateMismatch: a document is damaged.
         """
         with_meaning = all(map(self._has_embeddings, self.documents))
         maxima = (lambda: self._maxima(question)) if with_meaning else None
-        sought = Sought(question.words, maxima, self.index, width)
+        sought = Sought(question.words, maxima, self.index)
         return gather_by.load(self.gathers_by).rank(sought)
 
     def _lengths(self, question: Question) -> tuple[int, int, int, int]:
@@ -224,9 +220,9 @@ class Gatherer(ABC):
     def _taken(
         self, ranked: Ranked, counts: Sequence[int], measure: Measure = AS_STORED
     ) -> list[Chosen]:
-        """The best passages of ranked windows at each budget."""
+        """The best of ranked passages at each budget."""
         scores = token_scores(ranked)
-        passages = best_passages(ranked, self.documents, counts, measure)
+        passages = best_passages(ranked, counts, measure)
         return [gathered(scores, ranked, some) for some in passages]
 
     def _require_embeddings(self) -> None:
@@ -244,7 +240,7 @@ class Gatherer(ABC):
 
     @abstractmethod
     def _maxima(self, question: Question) -> Maxima:
-        """The best cosine of each question token in each unit."""
+        """The best cosine of each question token in each passage."""
 
     @abstractmethod
     def _method_scores(self, question: Question) -> Scores:

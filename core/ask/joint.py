@@ -27,7 +27,6 @@ from longctx.core.engine.opening import memory_of, saved_snapshot
 from longctx.core.engine.setup import Engine
 from longctx.core.retrieve.late_interaction import Maxima
 from longctx.core.retrieve.lexical import PassageIndex
-from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
 
 EDGE = 32  # first tokens, and last tokens, of a document with a token among the best
@@ -42,7 +41,7 @@ class Joint(Gatherer):
         engines: the model, with the method of each document.
         documents: open, in order.
         gathers_by: the gather source; see `core/retrieve/gather_by/`.
-        index: the words of all their windows.
+        index: all their passages, and their words.
         rows: embeddings of the documents, on the device while there is room.
 
     Raises:
@@ -80,8 +79,8 @@ class Joint(Gatherer):
         return has_embeddings(document)
 
     def _maxima(self, question: Question) -> Maxima:
-        parts = [*self._each(lambda way: way.unit_maxima(question))]
-        return Maxima.joined(Units.of(*(document.manifest for document in self.documents)), parts)
+        parts = [*self._each(lambda way: way.passage_maxima(question))]
+        return Maxima.joined(parts)
 
     def _method_scores(self, question: Question) -> Scores:
         found = [*self._each(lambda way: way.score(question))]

@@ -18,7 +18,7 @@ from longctx.core.kv import embeddings
 from longctx.core.retrieve.gather_by import METHOD
 from longctx.core.retrieve.late_interaction import Maxima, maxima
 from longctx.core.retrieve.lexical import PassageIndex
-from longctx.core.retrieve.unit_table import Units
+from longctx.core.retrieve.passage_table import Passages
 from longctx.core.store.document import Document
 
 
@@ -32,7 +32,7 @@ class Gathering(Gatherer):
             rule, which.
         name: the method's.
         gathers_by: the gather source; see `core/retrieve/gather_by/`.
-        index: the words of the document's windows.
+        index: the passages of the document, or of several with it, and their words.
         stored: its rows; None: as they are on disk.
     """
 
@@ -58,8 +58,8 @@ class Gathering(Gatherer):
         """Prefix and document tokens needed for a question; None: all."""
         return self._gather
 
-    def unit_maxima(self, question: Question) -> Tensor:
-        """The best cosine of each question token in each unit, (U, T) on the model's device.
+    def passage_maxima(self, question: Question) -> Tensor:
+        """The best cosine of each question token in each passage, (P, T) on the model's device.
 
         Raises:
             StateMismatch: the embeddings are damaged.
@@ -68,16 +68,16 @@ class Gathering(Gatherer):
         found = self._method.embed(partial(self._read, question))
         require_numbers(found[1], self.documents)
         rows = self._stored.rows(embeddings.GROUP)
-        best, count = maxima(found, question.scored, rows, self._units)
+        best, count = maxima(found, question.scored, rows, self._passages)
         require_all(count, self._document, embeddings.GROUP)
         return best
 
     def _maxima(self, question: Question) -> Maxima:
-        return Maxima(self._units, self.unit_maxima(question))
+        return Maxima(self.passage_maxima(question))
 
     @cached_property
-    def _units(self) -> Units:
-        return Units.of(self._document.manifest)
+    def _passages(self) -> Passages:
+        return self.index.passages_of(self._document)
 
     def _has_embeddings(self, document: Document) -> bool:
         return has_scores(self._method, document)

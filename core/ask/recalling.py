@@ -31,7 +31,7 @@ class Recalling:
         document: the open document.
         method: holds what was kept.
         name: the method's.
-        index: the words of the document's windows.
+        index: the passages, and their words.
     """
 
     gathers_by, without = METHOD, ()

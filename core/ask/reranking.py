@@ -19,9 +19,8 @@ from longctx.core.engine.setup import Engine
 from longctx.core.kv.kept_prompts import KeptPrompts
 from longctx.core.kv.packed import groups, read_packed
 from longctx.core.kv.prompt import Prompt, prompt_bytes
-from longctx.core.retrieve.best_passages import Run, best_apart
+from longctx.core.retrieve.best_passages import Run, run_of
 from longctx.core.retrieve.ranked import Ranked, z_scores
-from longctx.core.store.document import Document
 
 WEIGHT = 4.0  # of what the model says, beside the score by which passages were found
 LONGEST = 384  # tokens of a passage that are read: a line may be very long
@@ -32,29 +31,27 @@ SURE = 1e-6  # probabilities nearer to 0 and 1 are not told apart
 
 def reranked(
     ranked: Ranked,
-    documents: Sequence[Document],
     composer: Composer,
     question: Tensor,
     most: int,
 ) -> Ranked:
-    """The windows, the best of them in the order that the model gives them.
+    """The passages, the best of them in the order that the model gives them.
 
     Args:
-        ranked: the windows as they were found.
-        documents: open, those of the windows.
+        ranked: the passages as they were found.
         composer: of the model that answers.
         question: (T,) its tokens of the question.
-        most: windows to read, of which no two overlap.
+        most: passages to read.
 
     Returns:
-        The same windows. Those that were read come first; each has the sum of two z-scores: of
+        The same passages. Those that were read come first; each has the sum of two z-scores: of
         what it was found with, and, with WEIGHT, of the log odds that it has the answer.
     """
-    best = best_apart(ranked, documents, most)
-    if len(best) < 2:
+    read = np.argsort(-ranked.scores, kind="stable")[:most]
+    if len(read) < 2:
         return ranked
-    read = [window for window, _ in best]
-    odds = _log_odds(composer, [run for _, run in best], question)
+    runs = [run_of(ranked.passages, number) for number in read.tolist()]
+    odds = _log_odds(composer, runs, question)
     total = z_scores(ranked.scores[read]) + WEIGHT * z_scores(odds)
     scores = ranked.scores - ranked.scores.max() + total.min() - 1
     scores[read] = total

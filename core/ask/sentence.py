@@ -21,7 +21,7 @@ from longctx.core.passages.snippet import Snippet
 from longctx.core.passages.wrapping import unquoted, unwrapped
 from longctx.core.retrieve.best_passages import Chosen
 from longctx.core.store.document import Document
-from longctx.core.tokens.stems import stems
+from longctx.core.tokens.terms import words
 
 ENOUGH = 0.5  # of the words of an answer, where no sentence has it as it reads
 LONGEST = 1000  # characters shown
@@ -75,39 +75,42 @@ class _Wanted:
     """The model's answer, to look for in sentences."""
 
     exact: ExactString | None
-    stems: frozenset[str]
+    terms: frozenset[str]
 
     @classmethod
     def of(cls, answer: str) -> "_Wanted":
         text = "" if is_refusal(answer) else answer.strip(_AROUND)
         text = text.removesuffix(".").strip(_AROUND)
-        return cls(ExactString(text) if text else None, frozenset(s for _, _, s in stems(text)))
+        return cls(
+            ExactString(text) if text else None, frozenset(term.text for term in words(text))
+        )
 
     def is_in(self, text: str) -> bool:
         """Whether a text has the answer as it reads."""
-        return self.exact is not None and self.exact.pattern.search(text) is not None
+        return self.exact is not None and bool(self.exact.spans(text))
 
     def share(self, text: str) -> float:
         """The share of the answer's words in a text; 0 below ENOUGH."""
-        if not self.stems:
+        if not self.terms:
             return 0.0
-        share = len(self.stems & {stem for _, _, stem in stems(text)}) / len(self.stems)
+        share = len(self.terms & {term.text for term in words(text)}) / len(self.terms)
         return share if share >= ENOUGH else 0.0
 
     def marks(self, text: str) -> list[Span]:
         """Where the answer is in a text, or else its words, if enough of them are."""
-        if self.exact is not None and self.is_in(text):
-            return [match.span() for match in self.exact.pattern.finditer(text)]
+        if self.exact is not None and (spans := self.exact.spans(text)):
+            return spans
         if not self.share(text):
             return []
-        return [(start, end) for start, end, stem in stems(text) if stem in self.stems]
+        return [(start, end) for start, end, term in words(text) if term in self.terms]
 
     def crossing(self, held: "Sequence[_Found]") -> "Iterator[_Found]":
         """The runs of neighbouring sentences that have the answer together, and none of them."""
         if self.exact is None or len(held) < 2:
             return
-        for match in self.exact.pattern.finditer(held[0].text, held[0].start, held[-1].end):
-            run = [one for one in held if one.end > match.start() and one.start < match.end()]
+        low = held[0].start
+        for first, last in self.exact.spans(held[0].text[low : held[-1].end]):
+            run = [one for one in held if one.end > low + first and one.start < low + last]
             if len(run) > 1:
                 yield replace(run[0], end=run[-1].end)
 

@@ -107,7 +107,7 @@ class Session(Asking):
             self.document.require_model(self.engine.files.fingerprint().as_dict())
             self._index = PassageIndex(self.document)
             if self.document.word_files:  # else they are counted when needed
-                ahead.submit(lambda: self._index.units)
+                ahead.submit(lambda: self._index.passages)
             try:
                 if self.server is None:
                     _ = self.engine.answering.decoder

@@ -40,7 +40,7 @@ def way_of(
         method: restored from it.
         gather_by: the gather source that the user names; None: the profile's where passages are
             recomputed or found, else the method's own way to answer.
-        index: the words of its windows; None: build one.
+        index: its passages, and their words; None: build one.
         stored: its rows; None: as they are on disk.
         finding: find passages only; no answer is needed.
 

@@ -24,12 +24,6 @@ def option(flag: str, name: str) -> str:
     return f"{flag}{between}{word(name, 'NAME')}"
 
 
-def document(name: str) -> str:
-    """A document's name at the end of a command."""
-    end = "-- " if name.startswith("-") else ""  # not an option
-    return f"{end}{word(name, 'NAME')}"
-
-
 def file(path: str) -> str:
     """A file as an argument of a command."""
     here = "./" if path.startswith("-") else ""  # not an option, and not standard input

@@ -93,7 +93,7 @@ class LightSession:
         return attempt()
 
     def look(self, query: str, gather_by: str | None = None) -> Looked:
-        """How well each window fits the query that it was opened for.
+        """How well each passage fits the query that it was opened for.
 
         Raises:
             StateMismatch: the document is damaged.
@@ -109,7 +109,7 @@ class LightSession:
         spent = round(time.perf_counter() - started, 4)
         timings = {"load_s": round(self._load_s, 4), "gather_s": spent, "total_s": spent}
         _log.info(
-            "ranked %s windows by %s: %s", len(ranked.windows), self._case.gathers_by, timings
+            "ranked %s passages by %s: %s", len(ranked.passages), self._case.gathers_by, timings
         )
         told = Found(
             question=query,
@@ -127,7 +127,7 @@ class LightSession:
         return Looked(told, (document,), index, ranked)
 
     def _maxima(self, ids: list[int], own: list[bool], index: PassageIndex) -> Maxima:
-        """The best cosine of each of the user's tokens in each unit."""
+        """The best cosine of each of the user's tokens in each passage."""
         reading = Reading(self._case.model, self._case.options, self._case.caches)
         made = None
         if self._case.caches is None:
@@ -141,7 +141,7 @@ class LightSession:
             pieces = iter([made])
         else:
             pieces = self._rows()
-        return maxima(asked, pieces, index.units)
+        return maxima(asked, pieces, index.passages)
 
     def _read_again(self, reading: Reading, prefix: np.ndarray) -> Rows:
         """Rows of a short document; the memory afterwards is what a question meets."""

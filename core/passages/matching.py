@@ -6,24 +6,23 @@ and split into sentences. Knows no scores and no documents.
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
 from longctx.core.passages.line_filter import LineFilter
 from longctx.core.passages.sentences import sentences, stripped, word_begin, word_end
-from longctx.core.tokens.letter_case import folded
-from longctx.core.tokens.stems import stems
+from longctx.core.tokens.normal_form import folded, folded_places, kinds
+from longctx.core.tokens.terms import terms, words
 
 LONG = 300  # characters shown of a line; a longer line is taken for prose
 _LEAD = 60  # characters of a cut line before its first word of the query
 _LONGEST_STRING = 1000  # characters of a string that is searched for verbatim
 _MOST_STRINGS = 8  # of one query
-_LETTER = (
-    r"[^\W\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]"  # kana and Han are words each, as in stems
-)
 _QUOTED = re.compile('"([^"\n]+)"|\u201c([^\u201d\n]+)\u201d')
+
+_WORD = "Aa0_"  # kinds of characters (`normal_form.kinds`) of which longer words are made
 
 Span = tuple[int, int]  # [start, end) in characters or bytes
 
@@ -34,13 +33,15 @@ class Query:
 
     Attributes:
         text: the user's words.
-        weights: the rarity of each stem; stems not listed do not count.
+        weights: the rarity of each term; terms not listed do not count.
         lines: which lines may be hits; None: all.
+        languages: of the documents that are searched.
     """
 
     text: str
     weights: Mapping[str, float] = field(default_factory=dict)
     lines: LineFilter | None = None
+    languages: tuple[str, ...] = ("",)
 
     @cached_property
     def strings(self) -> tuple["ExactString", ...]:
@@ -57,28 +58,40 @@ class Query:
 
     @cached_property
     def neighbours(self) -> frozenset[tuple[str, str]]:
-        """Pairs of consecutive stems in the query."""
-        return frozenset(pairwise(stem for _, _, stem in stems(self.text)))
+        """Pairs of consecutive words in the query."""
+        found = ([term.text for term in words(self.text, each)] for each in self.languages)
+        return frozenset(pair for own in found for pair in pairwise(own))
 
-    def words(self, text: str) -> list[tuple[int, int, str]]:
-        """The words that a text shares with the query: (start, end, stem), in characters."""
-        return [word for word in stems(text) if word[2] in self.weights]
+    def terms(self, text: str) -> dict[Span, str]:
+        """The words, and parts of identifiers, that a text shares with the query, by their places.
+
+        A document's language is one of several, so the term of any of them counts.
+        """
+        found: dict[Span, str] = {}
+        for language in self.languages:
+            for start, end, term in terms(text, language):
+                if term in self.weights:
+                    found.setdefault((start, end), term)
+        return found
 
     def weight(self, text: str) -> tuple[float, int]:
-        """How much of the query a text has: the words' weights, and how many pairs in order."""
-        found = [stem for _, _, stem in stems(text)]
-        weights = sum(self.weights.get(stem, 0.0) for stem in set(found))
-        return weights, sum(pair in self.neighbours for pair in pairwise(found))
+        """How much of the query a text has: the terms' weights, and how many pairs in order."""
+        weights = sum(self.weights[term] for term in {*self.terms(text).values()})
+        counts = []
+        for language in self.languages if weights else ():
+            found = [term.text for term in words(text, language)]
+            counts.append(sum(pair in self.neighbours for pair in pairwise(found)))
+        return weights, max(counts, default=0)
 
     def occurs(self, text: str) -> bool:
         """Whether a text has one of the exact strings."""
-        return any(string.pattern.search(text) for string in self.strings)
+        return any(string.spans(text) for string in self.strings)
 
     def marked(self, text: str) -> list[Span]:
         """The parts of a text that match: words, exact strings, and the regular expression."""
-        spans = [(start, end) for start, end, _ in self.words(text)]
+        spans = [*self.terms(text)]
         for string in self.strings:
-            spans += [match.span() for match in string.pattern.finditer(text)]
+            spans += string.spans(text)
         if self.lines is not None:
             spans += self.lines.spans(text)
         return _joined(spans)
@@ -86,26 +99,42 @@ class Query:
 
 @dataclass(frozen=True)
 class ExactString:
-    """A string to search for verbatim, but ignoring case, and with any white space for a space.
+    """A string to search for verbatim, but in any case and form of its letters and any white space.
 
-    Which letters are the same is that of `core/tokens/letter_case.py`. It does not match inside a
-    longer word.
+    Which letters are the same is that of `core/tokens/normal_form.py`. It does not match inside a
+    longer word, but in a script without spaces anywhere.
     """
 
     text: str
 
     @cached_property
     def parts(self) -> list[str]:
-        """Its parts between white space."""
-        return self.text.split()
+        """Its parts between white space, in normal form."""
+        return folded(self.text).split()
+
+    def spans(self, text: str) -> list[Span]:
+        """Where it occurs in a text, in characters; no two overlap."""
+        same = folded(text)
+        if self.parts[0] not in same:
+            return []
+        starts, ends, same = folded_places(text)
+        return [(starts[low], ends[high - 1]) for low, high in self._within(same)]
+
+    def _within(self, same: str) -> Iterator[Span]:
+        """Where it occurs in a text in normal form."""
+        around = f" {same} "
+        place = same.find(self.parts[0])
+        while place >= 0:
+            match = self._pattern.match(same, place)
+            if match and _is_whole(around, *match.span()):
+                yield match.span()
+                place = same.find(self.parts[0], match.end())
+            else:
+                place = same.find(self.parts[0], place + 1)
 
     @cached_property
-    def pattern(self) -> re.Pattern:
-        """The regular expression for it."""
-        inner = r"\s+".join(map(re.escape, self.parts))
-        before = f"(?<!{_LETTER})" if re.match(_LETTER, self.parts[0][0]) else ""
-        after = f"(?!{_LETTER})" if re.match(_LETTER, self.parts[-1][-1]) else ""
-        return re.compile(f"{before}{inner}{after}", re.IGNORECASE)
+    def _pattern(self) -> re.Pattern:
+        return re.compile(r"\s+".join(map(re.escape, self.parts)))
 
 
 @dataclass(frozen=True)
@@ -123,11 +152,11 @@ class LinePiece:
 
 
 def pieces(text: str, low: int, high: int, whole: bool = True) -> list[LinePiece]:
-    """The lines of a text that [low, high) touches; those over `LONG` as sentences.
+    """The lines of a text in [low, high); those over `LONG`, or in part outside, as sentences.
 
     Args:
         text: a part of a source, with more than `LONG` characters around [low, high), or all.
-        low, high: in characters; only the part of a long line within them is taken.
+        low, high: in characters; only the part of a line within them is taken.
         whole: the text begins at the start of a line.
     """
     found, begin = [], text.rfind("\n", 0, low) + 1
@@ -137,7 +166,8 @@ def pieces(text: str, low: int, high: int, whole: bool = True) -> list[LinePiece
         line = stripped(text, begin, end)
         if line[0] < line[1]:
             cut = not whole and begin == 0
-            if line[1] - line[0] <= LONG and not cut:
+            within = low <= line[0] and line[1] <= high
+            if within and line[1] - line[0] <= LONG and not cut:
                 found.append(LinePiece(*line, line))
             else:
                 first, last = max(line[0], low), min(line[1], high)
@@ -200,7 +230,7 @@ def shown(
 
 def _can_be_searched(string: str) -> bool:
     """Whether a string is neither blank nor too long to be searched for verbatim."""
-    return 0 < len(string.strip()) <= _LONGEST_STRING
+    return len(string) <= _LONGEST_STRING and bool(folded(string).split())
 
 
 def _not_within(text: str, place: int) -> int:
@@ -218,3 +248,15 @@ def _joined(spans: list[Span]) -> list[Span]:
         else:
             found.append((start, end))
     return found
+
+
+def _is_whole(around: str, low: int, high: int) -> bool:
+    """Whether [low, high) begins and ends neither inside a word nor inside a character.
+
+    Args:
+        around: the text in normal form, between two spaces that are not counted.
+        low, high: in characters.
+    """
+    before, first, last, after = (kinds(around[n]) for n in (low, low + 1, high, high + 1))
+    inside = (first in _WORD and before in _WORD + "m") or (last in _WORD and after in _WORD)
+    return not inside and after != "m"

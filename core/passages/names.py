@@ -9,7 +9,7 @@ import re
 
 from longctx.core.passages.sentences import sentences
 from longctx.core.passages.wrapping import unwrapped
-from longctx.core.tokens.stems import QUESTION_WORDS, STOP_WORDS
+from longctx.core.tokens.function_words import function_words
 
 _MOST = 6  # words before a place
 _WORD = re.compile(r"([^\s(\[\"\u201c\u2018\u00ab]+)\s+\Z")  # and the white space after it
@@ -35,7 +35,7 @@ _COMMON = frozenset(
         "my its from after before so yet nor yes here only both each every some all",
     )
 )
-_COMMON |= STOP_WORDS | QUESTION_WORDS
+_COMMON |= function_words("en")
 
 
 def name_start(text: str, start: int, low: int = 0) -> int:

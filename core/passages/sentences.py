@@ -1,4 +1,4 @@
-"""Where sentences and lines begin and end, and how ranges of tokens grow to these bounds.
+"""Where sentences and lines begin and end.
 
 A line ends at a newline. Within a line a sentence ends at . ! ? or … plus closing quotes and
 brackets, before white space; after a Chinese or Japanese mark the white space may be missing.
@@ -8,15 +8,7 @@ cut into lines, prose into sentences.
 
 import re
 import unicodedata
-
-import numpy as np
-
-from longctx.core.passages.snippet import Snippet
-from longctx.core.store.document import Document
-from longctx.core.store.shards import damaged
-
-REACH = 64  # tokens that a range may grow on each side
-_MORE = 8  # further tokens read, to know what surrounds a mark
+from itertools import pairwise
 
 # The marks of Latin, Arabic and Indic scripts, and those of Chinese and Japanese, escaped where one
 # looks like another. Closing quotes, brackets and Markdown's marks may follow them.
@@ -66,13 +58,15 @@ def sentences(text: str) -> list[tuple[int, int]]:
     Returns:
         (start, end) in characters, without surrounding white space; none is empty.
     """
-    found, begun = [], 0
-    for match in _END.finditer(text):
-        if _ends(text, match):
-            found.append((begun, match.end()))
-            begun = match.end()
-    trimmed = (stripped(text, *span) for span in [*found, (begun, len(text))])
+    bounds = [0, *ends(text, 0, len(text)), len(text)]
+    trimmed = (stripped(text, *span) for span in pairwise(bounds))
     return [(start, end) for start, end in trimmed if start < end]
+
+
+def ends(text: str, first: int, last: int) -> list[int]:
+    """Where sentences and lines end, in characters, ascending, from `first` to `last` at most."""
+    found = _END.finditer(text, first, last)
+    return [match.end() for match in found if _ends(text, match)]
 
 
 def begins_sentence(text: str, place: int) -> bool:
@@ -107,73 +101,6 @@ def word_end(text: str, place: int) -> int:
     while _within_word(text, place):
         place += 1
     return place
-
-
-def grown(document: Document, first: int, end: int, reach: int = REACH) -> tuple[int, int]:
-    """Grows a range of tokens until it begins and ends with a sentence or a line.
-
-    Where no sentence or line bound is near enough, it grows to the nearest word bound.
-
-    Args:
-        document: open.
-        first, end: tokens [first, end) of one source, numbered over the document.
-        reach: the most tokens to grow by on each side.
-
-    Returns:
-        [first, end) of the same source, enclosing the given range.
-
-    Raises:
-        StateMismatch: the text or the tokens are damaged.
-        ValueError: no tokens, or not of one source.
-    """
-    source = document.manifest.sources[document.source_of(first)]
-    if not first < end <= source.first_token + source.tokens:
-        raise ValueError(f"tokens [{first}, {end}) are not of one source")
-    return _grown_back(document, first, reach), _grown_ahead(document, end, reach)
-
-
-def _grown_back(document: Document, first: int, reach: int) -> int:
-    number = document.source_of(first)
-    source = document.manifest.sources[number]
-    low = max(source.first_token, first - reach)
-    begin = max(source.first_token, low - _MORE)
-    stop = min(source.first_token + source.tokens, first + _MORE)
-    snippet, starts = _around(document, begin, stop)
-    text, place = snippet.text, snippet.containing(starts[first - begin])
-    wanted = next((start for start, end in sentences(text) if start < place < end), place)
-    if snippet.byte(wanted) < starts[low - begin]:  # too far away, or perhaps no beginning
-        wanted = max(word_begin(text, place), snippet.since(starts[low - begin]))
-    return begin + _last_up_to(starts, snippet.byte(wanted), first - begin)
-
-
-def _grown_ahead(document: Document, end: int, reach: int) -> int:
-    number = document.source_of(end - 1)
-    source = document.manifest.sources[number]
-    last = source.first_token + source.tokens
-    high = min(last, end + reach)
-    begin, stop = max(source.first_token, end - _MORE), min(last, high + _MORE)
-    snippet, starts = _around(document, begin, stop)
-    text, place = snippet.text, snippet.since(starts[end - begin])
-    wanted = next((stop for start, stop in sentences(text) if start < place < stop), place)
-    if snippet.byte(wanted) > starts[high - begin]:
-        wanted = min(word_end(text, place), snippet.since(starts[high - begin]))
-    byte = snippet.byte(wanted)
-    return next((begin + n for n in range(end - begin, high - begin) if starts[n] >= byte), high)
-
-
-def _around(document: Document, begin: int, stop: int) -> tuple[Snippet, list[int]]:
-    """The text of tokens [begin, stop) of one source; the first byte of each, and the end."""
-    number, start, end = document.span(begin, stop)
-    starts = document.array_take("tokens", np.arange(begin, stop), "starts").tolist()
-    if sorted(starts) != starts or starts[-1] > end:
-        why = "its tokens do not follow one another"
-        raise damaged(document.folder, why, document.folder.name)
-    return Snippet.of(document, number, start, end), [*starts, end]
-
-
-def _last_up_to(starts: list[int], byte: int, most: int) -> int:
-    """The last of the first `most` + 1 tokens that begins at or before a byte."""
-    return next((number for number in range(most, 0, -1) if starts[number] <= byte), 0)
 
 
 def _ends(text: str, match: re.Match) -> bool:

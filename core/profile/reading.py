@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from longctx.core.common.errors import UsageError
 
-UNIT = 64  # tokens of a unit, the smallest window (core/retrieve/unit_table.py)
-WINDOWS = (UNIT, 2 * UNIT, 4 * UNIT)
 DOCUMENT, BEST_FIRST, BEST_LAST = ORDERS = ("document", "best-first", "best-last")
 
 
@@ -22,14 +20,13 @@ class Reading:
     Attributes:
         tokens: prefix and gathered tokens that the model reads well, separators included; None: the
             method's `gather`.
-        passages: the most passages; None: as many as fit.
-        window: tokens of a window before it is grown to whole sentences, one of WINDOWS.
+        passages: the most runs of neighbouring passages; None: as many as fit.
         order: of the passages, one of ORDERS.
         separator: text between two passages.
         quote: answers are stretches of the passages.
         refusal: probability of "not in the text" from which that may be the answer, if the model
             learnt to say so; below it the likeliest other answer is given. 0: always.
-        reranked: windows that the model reads one at a time before, to put those first in which it
+        reranked: passages that the model reads one at a time before, to put those first in which it
             finds an answer; 0: none. It must have learnt to say that a text has none.
 
     Raises:
@@ -38,7 +35,6 @@ class Reading:
 
     tokens: int | None = None
     passages: int | None = None
-    window: int = 2 * UNIT
     order: str = DOCUMENT
     separator: str = ""
     quote: bool = False
@@ -56,13 +52,5 @@ class Reading:
             )
         if not 0 <= self.refusal <= 1:
             raise UsageError(f"`refusal` is {self.refusal}", "", "Write a probability.")
-        for name, known in (("window", WINDOWS), ("order", ORDERS)):
-            value = getattr(self, name)
-            if value not in known:
-                told = ", ".join(map(str, known))
-                raise UsageError(f"`{name}` is {value!r}", "", f"Write one of {told}.")
-
-    @property
-    def units(self) -> int:
-        """Units of a window."""
-        return self.window // UNIT
+        if self.order not in ORDERS:
+            raise UsageError(f"`order` is {self.order!r}", "", f"Write one of {', '.join(ORDERS)}.")

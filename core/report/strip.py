@@ -1,7 +1,7 @@
 """The strip: where in its documents a ranking sees what was asked for, from 0 to 1.
 
 The documents' sources lie end to end, measured in bytes, and are cut into equal bins; a bin shows
-the best of the windows in it. Pages and reports draw it. It knows nothing of either.
+the best of the passages in it. Pages and reports draw it. It knows nothing of either.
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from longctx.core.common.errors import UsageError
-from longctx.core.retrieve.finding import placed
+from longctx.core.retrieve.passage_table import Passages
 from longctx.core.retrieve.ranked import Ranked
-from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.document import Document
 
 BINS, MOST_BINS = 200, 2000
-_FEW = 8  # windows: of fewer, the middle one is no measure of the others
+_FEW = 8  # passages: of fewer, the middle one is no measure of the others
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Strip:
 
     Attributes:
         bins: from the first byte to the last, each of the same length but for rounding; 1 is the
-            best window, 0 one no better than the middle one. None: no window there could be chosen.
+            best passage, 0 one no better than the middle one. None: no passage there is listed.
             Empty where nothing was looked for.
         parts: the sources, in order; empty ones too.
         total: bytes of all of them.
@@ -75,8 +74,8 @@ def strip(ranked: Ranked, documents: Sequence[Document], bins: int = BINS) -> St
     """Where the scores of a ranking lie.
 
     Args:
-        ranked: the windows of the documents with their scores, such as `Looked.ranked`.
-        documents: open, in the order of the windows, such as `Looked.documents`.
+        ranked: the passages of the documents with their scores, such as `Looked.ranked`.
+        documents: open, in the order of the passages, such as `Looked.documents`.
         bins: how many; fewer where there are fewer bytes.
 
     Raises:
@@ -90,8 +89,8 @@ def strip(ranked: Ranked, documents: Sequence[Document], bins: int = BINS) -> St
     if total == 0:
         return bare
     count = min(bins, total)
-    start, end = _bytes(placed(documents, ranked.units), documents, parts)
-    scores = ranked.units.best_of(_relative(ranked), ranked.windows)
+    start, end = _bytes(ranked.passages, documents, parts)
+    scores = _relative(ranked)
     some = end > start
     start, end, scores = start[some], end[some], scores[some]
     first, last = start * count // total, (end - 1) * count // total
@@ -114,13 +113,13 @@ def _parts(documents: Sequence[Document]) -> tuple[Part, ...]:
 
 
 def _bytes(
-    units: Units, documents: Sequence[Document], parts: Sequence[Part]
+    passages: Passages, documents: Sequence[Document], parts: Sequence[Part]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each unit's bytes [start, end) on the strip, (U,) int64 each."""
+    """Each passage's bytes [start, end) on the strip, (P,) int64 each."""
     before = np.cumsum([0, *(len(document.manifest.sources) for document in documents)])
-    numbers = before[units.documents] + units.sources
-    start = np.array([part.start for part in parts], np.int64)[numbers] + units.starts
-    # A unit ends where the next one of its source begins; the last of a source with the source.
+    numbers = before[passages.documents] + passages.sources
+    start = np.array([part.start for part in parts], np.int64)[numbers] + passages.starts
+    # A passage ends where the next one of its source begins; the last of a source with the source.
     end = np.array([part.end for part in parts], np.int64)[numbers]
     inner = np.flatnonzero(np.diff(numbers) == 0)
     end[inner] = start[inner + 1]
@@ -128,7 +127,7 @@ def _bytes(
 
 
 def _relative(ranked: Ranked) -> np.ndarray:
-    """The scores from 0 (the middle one, or worse) to 1 (the best), (W,); `-inf` stays.
+    """The scores from 0 (the middle one, or worse) to 1 (the best), (P,); `-inf` stays.
 
     Where all are alike nothing stands out: they are 0, or 1 if they share a word with the query.
     """

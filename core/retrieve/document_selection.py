@@ -1,7 +1,7 @@
-"""Document selection: which of many documents to ask, by the words of their windows.
+"""Document selection: which of many documents to ask, by the words of their passages.
 
-A document's score is that of its best window, by the BM25 that a search ranks windows with
-(`lexical`); a word's rarity counts the windows of all documents. Of a few documents the word
+A document's score is that of its best passage, by the BM25 that a search ranks passages with
+(`lexical`); a word's rarity counts the passages of all documents. Of a few documents the word
 indexes are read one after another, and only the counts of the question's words kept; of thousands,
 `library_words.py` has them in one index. Both give the same scores. Independent of models and
 methods.
@@ -13,22 +13,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longctx.core.retrieve.lexical import WINDOW, PassageIndex, weighed
+from longctx.core.retrieve.lexical import PassageIndex, weighed
 from longctx.core.retrieve.library_words import LibraryWords
 from longctx.core.store.document import Document
-from longctx.core.tokens.stems import asked
+from longctx.core.tokens.terms import query_forms
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """A document's windows: their words (W,), and how often each has each stem (S, W)."""
+    """A document's passages: their terms (P,), and by each word of the question in normal form how
+    often the question has it, and each passage (P,)."""
 
     held: np.ndarray
-    times: np.ndarray
+    times: dict[str, tuple[int, np.ndarray]]
 
 
 def best_documents(documents: Iterable[Document], words: str, count: int) -> list[int]:
-    """The documents with the best-matching windows.
+    """The documents with the best-matching passages.
 
     Args:
         documents: opened one after another; only the counts of each are kept.
@@ -41,19 +42,18 @@ def best_documents(documents: Iterable[Document], words: str, count: int) -> lis
     Raises:
         StateMismatch: a document's text or tokens are damaged.
     """
-    stems = Counter(asked(words))
-    counted = [_counted(document, [*stems]) for document in documents]
-    windows = sum(len(each.held) for each in counted)
-    mean = sum(float(each.held.sum()) for each in counted) / max(1, windows)
-    none = np.zeros(len(stems), np.int64)
-    having = sum(((each.times > 0).sum(axis=1) for each in counted), none)
+    counted = [_counted(document, words) for document in documents]
+    total = sum(len(each.held) for each in counted)
+    mean = sum(float(each.held.sum()) for each in counted) / max(1, total)
+    having: Counter[str] = Counter()
+    for each in counted:
+        having.update({form: int((found > 0).sum()) for form, (_, found) in each.times.items()})
     scores = []
     for each in counted:
         found = np.zeros(len(each.held))
-        for number, times in enumerate(stems.values()):
-            with_it = int(having[number])
-            found += weighed(each.times[number], each.held, mean, with_it, windows, times)
-        scores.append(float(found.astype(np.float32).max(initial=0)))
+        for form, (asked, times) in each.times.items():
+            found += weighed(times, each.held, mean, having[form], total, asked)
+        scores.append(float(found.max(initial=0)))
     return _best(np.array(scores), count)
 
 
@@ -66,10 +66,9 @@ def best_of_library(words: LibraryWords, question: str, count: int) -> list[int]
     Raises:
         StateMismatch: a document that has to be read again is damaged.
     """
-    windows = words.window_scores(question)
-    owners = words.units.documents[words.units.windows[:, 0]]
-    scores = np.zeros(len(words.documents), np.float32)
-    np.maximum.at(scores, owners, windows)
+    passages = words.passages
+    scores = np.zeros(len(words.documents))
+    np.maximum.at(scores, passages.documents, words.scores_in(question, passages.alone()))
     return _best(scores, count)
 
 
@@ -77,8 +76,12 @@ def _best(scores: np.ndarray, count: int) -> list[int]:
     return sorted(np.argsort(-scores, kind="stable")[:count].tolist())
 
 
-def _counted(document: Document, stems: list[str]) -> _Counted:
+def _counted(document: Document, words: str) -> _Counted:
     index = PassageIndex(document)
-    times = [index.counts(stem, WINDOW) for stem in stems]
-    held = index.held(WINDOW)
-    return _Counted(held, np.array(times).reshape(len(stems), len(held)))
+    alone = index.passages.alone()
+    asked = Counter(query_forms(words, document.manifest.language))
+    times = {
+        form: (often, index.counts_in(index.looked_up((term,)), alone))
+        for (form, term), often in asked.items()
+    }
+    return _Counted(index.held(alone), times)

@@ -1,4 +1,4 @@
-"""BM25 over windows of two units, from the stored word index.
+"""BM25 over passages, from the stored word index.
 
 Missing or damaged parts of the index are counted again, in memory. Knows nothing of models and
 methods, and does not import torch.
@@ -6,64 +6,64 @@ methods, and does not import torch.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cached_property
+from itertools import accumulate
 from math import log1p
 
 import numpy as np
 
 from longctx.core.common.errors import StateMismatch
-from longctx.core.retrieve.unit_table import Units
+from longctx.core.retrieve.passage_table import Passages
 from longctx.core.retrieve.word_tables import Table, count_tables, read_table, word_tables
 from longctx.core.store.document import Document
-from longctx.core.tokens.stems import asked, stems
+from longctx.core.tokens.normal_form import kinds
+from longctx.core.tokens.terms import query_words
 
-K1, B = 1.5, 0.75  # how much repeated words and the window's length count
-WINDOW, STRETCH = 2, 8  # units of a window, and of the stretch around one
+K1, B = 1.2, 0.6  # how much repeated words and a passage's length count
+TOGETHER = 4  # passages in which the words of a question have to occur together
 LATEST = 64  # stems whose occurrences are kept
 _LEAST, _NUMBERS = 8, 1 << 23  # of so many stems always; beyond, this many sums of all together
-_RARE = 16  # a stem that so few of the units have is looked up by them, else by sums of all units
-BEYOND = 1000  # imagined stretches of other texts without a word: rare in a page may be usual
+_RARE = 16  # a stem that so few passages have is looked up by them, else by sums of all passages
+BEYOND = 1000  # imagined passages of other texts without a word: rare in a page may be usual
 
 
 class _Occurrences:
-    """How often a stem occurs in units, to be added up over stretches.
+    """How often a stem occurs in passages, to be added up over ranges of them.
 
     Args:
-        units: (n,) those that have it.
+        passages: (n,) those that have it.
         counts: (n,) how often each has it.
-        number: of all units.
+        number: of all passages.
     """
 
-    def __init__(self, units: np.ndarray, counts: np.ndarray, number: int):
-        self._units, self._counts, self._sums = units, counts, None
-        if len(units) * _RARE > number:
+    def __init__(self, passages: np.ndarray, counts: np.ndarray, number: int):
+        self._passages, self._counts, self._sums = passages, counts, None
+        if len(passages) * _RARE > number:
             found = np.zeros(number)
-            found[units] = counts
+            found[passages] = counts
             self._sums = _until(found)
 
-    def within(self, spans: np.ndarray) -> np.ndarray:
-        """How often each stretch (S, 2) of units has it, (S,) float64; both columns ascend."""
+    def within(self, ranges: np.ndarray) -> np.ndarray:
+        """How often each range (R, 2) of passages has it, (R,) float64; both columns ascend."""
         if self._sums is not None:
-            return _between(self._sums, spans)
-        # A unit is in neighbouring stretches, from the first that ends with it or later.
-        low = np.searchsorted(spans[:, 1], self._units)
-        number = np.searchsorted(spans[:, 0], self._units, side="right") - low
+            return _between(self._sums, ranges)
+        # A passage is in neighbouring ranges, from the first that ends with it or later.
+        low = np.searchsorted(ranges[:, 1], self._passages)
+        number = np.searchsorted(ranges[:, 0], self._passages, side="right") - low
         before = np.cumsum(number) - number
-        stretches = np.arange(number.sum()) + np.repeat(low - before, number)
-        found = np.bincount(stretches, np.repeat(self._counts, number), len(spans))
+        places = np.arange(number.sum()) + np.repeat(low - before, number)
+        found = np.bincount(places, np.repeat(self._counts, number), len(ranges))
         return found.astype(np.float64, copy=False)  # without any it would be of integers
 
 
 class PassageIndex:
-    """BM25 over documents' windows, without English stop words, and with words reduced to stems.
+    """BM25 over documents' passages, by the terms of `core/tokens/terms.py`.
 
-    A window is two neighbouring units of a source (`core/retrieve/unit_table.py`), 128 tokens
-    shifted by 64. The words are read or counted when first needed, and kept: for a million tokens
-    reading takes some milliseconds, counting a second. Rarity counts the windows of all documents.
+    The words are read or counted when first needed, and kept: for a million tokens reading takes
+    some milliseconds, counting a second. Rarity counts the passages of all documents.
 
     Args:
-        documents: open; units and tokens are numbered through all of them.
+        documents: open; passages and tokens are numbered through all of them.
 
     Attributes:
         damaged: what is wrong with each stored index file that was counted again; empty until words
@@ -71,129 +71,147 @@ class PassageIndex:
         counted_again: names of those files' documents.
     """
 
-    stems = staticmethod(stems)
-
     def __init__(self, *documents: Document):
         self._documents = documents
         self.damaged: list[str] = []
         self.counted_again: list[str] = []
-        self._found: dict[str, _Occurrences] = {}  # of stems, see `counts_in`
+        self._found: dict[tuple[str, ...], _Occurrences] = {}  # of words, see `counts_in`
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the documents, each once; at least one."""
+        return tuple(dict.fromkeys(each.manifest.language for each in self._documents)) or ("",)
+
+    def asked(self, words: str) -> list[tuple[str, ...]]:
+        """What to look up for a question: each word's terms, one for each language of documents.
+
+        One character of a script without spaces stands for all terms that have it.
+        """
+        return [self.looked_up(word) for word in query_words(words, self.languages)]
+
+    def looked_up(self, word: tuple[str, ...]) -> tuple[str, ...]:
+        """The terms of a word, or those that have a character of a script without spaces."""
+        if len(word) != 1 or kinds(word[0]).strip("m") != "u":
+            return word
+        return tuple(sorted(self.terms_with(word))) or word
 
     @cached_property
-    def units(self) -> Units:
-        """The units and windows of the documents, with their first bytes.
+    def passages(self) -> Passages:
+        """The passages of the documents.
 
         Raises:
             StateMismatch: a document's text or tokens are damaged.
         """
-        units = Units.of(*(document.manifest for document in self._documents))
-        starts = [table["bytes"] for _, table in self._tables]
-        return replace(units, starts=np.concatenate([np.empty(0, np.int64), *starts]))
+        totals = np.array([document.manifest.tokens for document in self._documents], np.int64)
+        tables = [(number, table) for number, tables in self._tables for table in tables]
+        documents = [np.full(len(table["tokens"]), number) for number, table in tables]
+        before = np.cumsum(totals) - totals
+        tokens = [table["tokens"] + before[number] for number, table in tables]
+        nothing = np.empty(0, np.int64)
+        first = np.concatenate([nothing, *tokens])
+        return Passages.made(
+            np.concatenate([nothing, *documents]),
+            np.concatenate([nothing, *(table["sources"] for _, table in tables)]),
+            np.diff(np.append(first, totals.sum())),
+            np.concatenate([nothing, *(table["bytes"] for _, table in tables)]),
+            totals,
+        )
 
-    def window_scores(self, words: str, width: int = WINDOW) -> np.ndarray:
-        """Lucene's BM25 of each window, (windows,) float32.
+    def passages_of(self, document: Document) -> Passages:
+        """The passages of one of the documents, numbered from 0."""
+        return self.passages.of_document(self._documents.index(document))
 
-        Args:
-            words: of the question; a word given twice counts twice, a word in no window does not
-                count, and without words all scores are 0.
-            width: units of a window; see `Units.spans`.
+    def scores_in(self, words: str, ranges: np.ndarray, b: float = B) -> np.ndarray:
+        """Lucene's BM25 of ranges (R, 2) of passages, (R,) float64; both columns ascend.
 
-        Raises:
-            StateMismatch: as `units`.
+        A word's rarity is that among passages, however long the ranges are.
         """
-        spans, held = self.units.spans(width), self.held(width)
+        alone, held = self.passages.alone(), self.held(ranges)
         mean = float(held.mean()) if len(held) else 0.0
-        scores = np.zeros(len(spans))
-        for stem, times in Counter(asked(words)).items():
-            found = self.counts_in(stem, spans)
+        scores = np.zeros(len(ranges))
+        for word, times in Counter(self.asked(words)).items():
+            found = self.counts_in(word, ranges)
             having = np.flatnonzero(found)
-            scores[having] += weighed(
-                found[having], held[having], mean, len(having), len(spans), times
-            )
-        return scores.astype(np.float32)
+            rarity = _rarity(int(np.count_nonzero(self.counts_in(word, alone))), len(alone))
+            scores[having] += times * rarity * _often(found[having], held[having], mean, b)
+        return scores
 
-    def held(self, width: int) -> np.ndarray:
-        """The words of each stretch of `width` units, (S,) float64.
-
-        Raises:
-            StateMismatch: as `units`.
-        """
-        return _between(self._words_until, self.units.spans(width))
-
-    def counts(self, stem: str, width: int) -> np.ndarray:
-        """How often each stretch of `width` units has a stem, (S,) float64.
+    def held(self, ranges: np.ndarray) -> np.ndarray:
+        """The words of ranges (R, 2) of passages, (R,) float64.
 
         Raises:
-            StateMismatch: as `units`.
+            StateMismatch: as `passages`.
         """
-        return self.counts_in(stem, self.units.spans(width))
+        return _between(self._words_until, ranges)
 
-    def counts_in(self, stem: str, spans: np.ndarray) -> np.ndarray:
-        """The same for any stretches (S, 2) of units, (S,) float64; both columns ascend.
+    def counts_in(self, word: tuple[str, ...], ranges: np.ndarray) -> np.ndarray:
+        """How often each range (R, 2) of passages has a word's terms, (R,) float64.
 
-        A question's stems are needed at two widths and for `found`, so the latest are kept.
+        Both columns of the ranges ascend. A question's words are needed several times, so the
+        latest are kept.
+
+        Raises:
+            StateMismatch: as `passages`.
         """
-        if stem not in self._found:
-            units, counts = self._postings(stem)
-            if not len(units):
-                return np.zeros(len(spans))
-            if len(self._found) >= max(_LEAST, min(LATEST, _NUMBERS // max(1, len(self.units)))):
+        if word not in self._found:
+            passages, counts = _merged([self._postings(term) for term in word])
+            if not len(passages):
+                return np.zeros(len(ranges))
+            if len(self._found) >= max(_LEAST, min(LATEST, _NUMBERS // max(1, len(self.passages)))):
                 self._found.clear()
-            self._found[stem] = _Occurrences(units, counts, len(self.units))
-        return self._found[stem].within(spans)
+            self._found[word] = _Occurrences(passages, counts, len(self.passages))
+        return self._found[word].within(ranges)
 
     def word_weights(self, words: str) -> dict[str, float]:
-        """The rarity of each stem of a question, ln(1 + (W - n + .5) / (n + .5)).
+        """The rarity of each term of a question, ln(1 + (P - n + .5) / (n + .5)).
 
-        n of the W windows have it; stems in no window are left out.
+        n of the P passages have its word; words in no passage are left out.
 
         Raises:
-            StateMismatch: as `units`.
+            StateMismatch: as `passages`.
         """
-        spans = self.units.spans(WINDOW)
-        counts = {stem: self.counts_in(stem, spans) for stem in asked(words)}
-        having = {stem: int(np.count_nonzero(found)) for stem, found in counts.items()}
-        return {stem: _rarity(count, len(spans)) for stem, count in having.items() if count}
+        alone = self.passages.alone()
+        counts = {word: self.counts_in(word, alone) for word in self.asked(words)}
+        having = {word: int(np.count_nonzero(found)) for word, found in counts.items()}
+        some = {word: _rarity(count, len(alone)) for word, count in having.items() if count}
+        return {term: weight for word, weight in some.items() for term in word}
 
-    def shared(
-        self, words: str, width: int = STRETCH, within: tuple[int, int] | None = None
-    ) -> float | None:
+    def shared(self, words: str, within: tuple[int, int] | None = None) -> float | None:
         """The greatest share of the weight of a question's words that occurs together.
 
         Args:
             words: of the question.
-            width: units of the stretches searched.
-            within: units [first, end) that count; None: all.
+            within: passages [first, end) that count; None: all.
 
         Returns:
             From 0 to 1, each stem of the question counted once; None where there are none.
 
         Raises:
-            StateMismatch: as `units`.
+            StateMismatch: as `passages`.
         """
-        spans = self.units.spans(width)
+        runs = self.passages.runs(TOGETHER)
         if within is not None:
-            spans = spans[(spans[:, 0] >= within[0]) & (spans[:, 1] < within[1])]
-        held, total = np.zeros(len(spans)), 0.0
-        for stem in set(asked(words)):
-            has = self.counts_in(stem, spans) > 0
-            weight = _rarity(int(np.count_nonzero(has)), len(spans) + BEYOND)
+            runs = runs[(runs[:, 0] >= within[0]) & (runs[:, 1] < within[1])]
+        held, total = np.zeros(len(runs)), 0.0
+        for word in set(self.asked(words)):
+            has = self.counts_in(word, runs) > 0
+            weight = _rarity(int(np.count_nonzero(has)), len(runs) + BEYOND)
             held, total = held + weight * has, total + weight
         return float(held.max(initial=0) / total) if total else None
 
     def reach(self, first: np.ndarray, words: int) -> np.ndarray:
-        """The last unit that a text can touch which begins in each of some units.
+        """The last passage that a text can touch which begins in each of some passages.
 
         Args:
-            first: (n,) units, in each of which such a text begins.
-            words: the most words that begin in the units between its first and its last one.
+            first: (n,) passages, in each of which such a text begins.
+            words: the most words that begin in the passages between its first and its last one.
 
         Returns:
-            (n,) units, each in the source of its first one.
+            (n,) passages, each in the source of its first one.
         """
         behind = self._words_until[first + 1] + words
         last = np.searchsorted(self._words_until, behind, side="right") - 1
-        return np.minimum(last, self.units.ends[first])
+        return np.minimum(last, self.passages.last[first])
 
     def terms_with(self, letters: Iterable[str]) -> set[str]:
         """The stems that have one of some letters, of all documents."""
@@ -209,79 +227,97 @@ class PassageIndex:
         return self._terms
 
     @cached_property
-    def _tables(self) -> list[tuple[int, Table]]:
-        """The tables of all documents, each with its first unit."""
-        found, first = [], 0
-        for document in self._documents:
+    def _tables(self) -> list[tuple[int, list[Table]]]:
+        """The tables of each document, with its number."""
+        found = []
+        for number, document in enumerate(self._documents):
             before = len(self.damaged)
-            for table in tables_of(document, self.damaged):
-                found.append((first, table))
-                first += len(table["sources"])
+            found.append((number, tables_of(document, self.damaged)))
             if len(self.damaged) > before:
                 self.counted_again.append(document.manifest.name)
         return found
 
     @cached_property
-    def _terms(self) -> list[bytes]:
-        """The stems of each table, each between two newlines."""
-        return [b"\n" + table["terms"].tobytes() for _, table in self._tables]
+    def _all_tables(self) -> list[tuple[int, Table]]:
+        """All tables in order, each with its first passage."""
+        every = [table for _, tables in self._tables for table in tables]
+        firsts = accumulate((len(table["tokens"]) for table in every), initial=0)
+        return [*zip(firsts, every, strict=False)]
 
     @cached_property
-    def _unit_words(self) -> np.ndarray:
-        """Words of each unit, (units,) float64."""
-        lengths = [table["lengths"] for _, table in self._tables]
+    def _terms(self) -> list[bytes]:
+        """The stems of each table, each between two newlines."""
+        return [b"\n" + table["terms"].tobytes() for _, table in self._all_tables]
+
+    @cached_property
+    def _passage_words(self) -> np.ndarray:
+        """Words of each passage, (P,) float64."""
+        lengths = [table["lengths"] for _, table in self._all_tables]
         return np.concatenate([np.empty(0), *lengths])
 
     @cached_property
     def _words_until(self) -> np.ndarray:
-        """Words before each unit, and of all, (units + 1,) float64."""
-        return _until(self._unit_words)
+        """Words before each passage, and of all, (P + 1,) float64."""
+        return _until(self._passage_words)
 
     def _postings(self, stem: str) -> tuple[np.ndarray, np.ndarray]:
-        """The units that have a stem, ascending, and how often."""
-        units, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        """The passages that have a stem, ascending, and how often."""
+        passages, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         wanted = b"\n%s\n" % stem.encode()
-        for (first, table), terms in zip(self._tables, self._terms, strict=True):
+        for (first, table), terms in zip(self._all_tables, self._terms, strict=True):
             place = terms.find(wanted)
             if place >= 0:
                 number = terms.count(b"\n", 0, place)
                 some = slice(*table["heads"][number : number + 2].tolist())
-                units.append(table["units"][some] + np.int64(first))
+                passages.append(table["passages"][some] + np.int64(first))
                 counts.append(table["counts"][some])
-        return np.concatenate(units), np.concatenate(counts)
+        return np.concatenate(passages), np.concatenate(counts)
 
 
 def weighed(
     found: np.ndarray, held: np.ndarray, mean: float, having: int, total: int, times: int
 ) -> np.ndarray:
-    """What a stem adds to the scores of windows, (n,) float64.
+    """What a stem adds to the scores of passages, (n,) float64.
 
     Args:
         found: how often each has it.
         held: the words of each.
-        mean: words of a window, on average.
-        having, total: how many windows have it, of how many.
+        mean: words of a passage, on average.
+        having, total: how many passages have it, of how many.
         times: how often the question has it.
     """
-    least = K1 * (1 - B + B * held / max(1.0, mean))
-    return times * _rarity(having, total) * found / (found + least)
+    return times * _rarity(having, total) * _often(found, held, mean)
+
+
+def _often(found: np.ndarray, held: np.ndarray, mean: float, b: float = B) -> np.ndarray:
+    """How much a stem counts that texts (n,) of `held` words have so often, 0 to 1."""
+    return found / (found + K1 * (1 - b + b * held / max(1.0, mean)))
+
+
+def _merged(found: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """The postings of several terms as those of one: ascending units, and how often."""
+    if len(found) == 1:
+        return found[0]
+    units, counts = map(np.concatenate, zip(*found, strict=True))
+    units, places = np.unique(units, return_inverse=True)
+    return units, np.bincount(places, counts, len(units)).astype(np.int64)
 
 
 def _rarity(having: int, total: int) -> float:
-    """The weight of a word that `having` of `total` windows have."""
+    """The weight of a word that `having` of `total` passages have."""
     return log1p((total - having + 0.5) / (having + 0.5))
 
 
 def _until(values: np.ndarray) -> np.ndarray:
-    """Running sums: of the numbers before each unit, and of all, (U + 1,)."""
+    """Running sums: of the numbers before each passage, and of all, (P + 1,)."""
     sums = np.zeros(len(values) + 1)
     np.cumsum(values, out=sums[1:])
     return sums
 
 
-def _between(until: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """The sums over stretches (S, 2) of units, from running sums, (S,)."""
-    return until[spans[:, 1] + 1] - until[spans[:, 0]]
+def _between(until: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    """The sums over ranges (R, 2) of passages, from running sums, (R,)."""
+    return until[ranges[:, 1] + 1] - until[ranges[:, 0]]
 
 
 def _lines_with(part: bytes, lines: bytes) -> Iterator[str]:
@@ -297,10 +333,10 @@ def tables_of(document: Document, damaged: list[str]) -> list[Table]:
     """The tables of a document, stored or else counted; the reasons are added to `damaged`."""
     if not document.word_files:
         return list(word_tables(document))
-    units, found = Units.of(document.manifest), []
-    for number in range(count_tables(units)):
+    found = []
+    for number in range(count_tables(document.manifest)):
         try:
-            found.append(read_table(document, units, number))
+            found.append(read_table(document, number))
         except StateMismatch as exc:
             damaged.append(exc.reason)
             found.append(next(word_tables(document, number)))

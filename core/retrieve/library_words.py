@@ -18,9 +18,9 @@ import numpy as np
 
 from longctx.core.common.errors import Locked, LongctxError, NotFound, StateMismatch
 from longctx.core.retrieve.lexical import PassageIndex, tables_of
+from longctx.core.retrieve.passage_table import Passages
 from longctx.core.retrieve.segment import InMemory, Part, Segment, merged, of_document
-from longctx.core.retrieve.unit_table import Units
-from longctx.core.retrieve.word_tables import check_units
+from longctx.core.retrieve.word_tables import check_passages
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.facts import UNKNOWN, Facts
@@ -61,13 +61,13 @@ class _Live:
         return np.array([facts is not None for facts in self.facts], bool)
 
     def is_mostly(self, gone: np.ndarray) -> bool:
-        """Whether over half of its units are of these documents, (D,) bool."""
-        units = gone[self.segment.units["documents"]]
-        return 2 * int(units.sum()) > len(units) or bool(gone.all())
+        """Whether over half of its passages are of these documents, (D,) bool."""
+        passages = gone[self.segment.columns["documents"]]
+        return 2 * int(passages.sum()) > len(passages) or bool(gone.all())
 
 
 class LibraryWords(PassageIndex):
-    """BM25 over the windows of many documents, as `PassageIndex` over them opened.
+    """BM25 over the passages of many documents, as `PassageIndex` over them opened.
 
     The index is brought up to date when this is made, and on disk if the library can be written.
 
@@ -78,7 +78,7 @@ class LibraryWords(PassageIndex):
         on_left_out: gets each document that cannot be read, and why.
 
     Attributes:
-        documents: those searched, in the order in which units are numbered.
+        documents: those searched, in the order in which passages are numbered.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class LibraryWords(PassageIndex):
             for facts in missing:
                 if _lasts(facts) is not lasting or (made := self._read(facts)) is None:
                     continue
-                more = sum(len(part.units) for part in made)
+                more = sum(len(part.passages) for part in made)
                 if documents and held + more > MOST:
                     yield documents, parts
                     documents, parts, held = [], [], 0
@@ -218,50 +218,58 @@ class LibraryWords(PassageIndex):
 
     # --- what `PassageIndex` needs ---
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """See `PassageIndex`."""
+        return tuple(dict.fromkeys(facts.language for facts in self.documents)) or ("",)
+
     @cached_property
-    def units(self) -> Units:
+    def passages(self) -> Passages:
         """See `PassageIndex`; no file of a document is read."""
         documents, before = [np.empty(0, np.int64)], 0
         for live, (kept, _) in zip(self._live, self._numbers, strict=True):
             places = np.cumsum(live.keep) - 1
-            documents.append(places[live.segment.units["documents"][kept]] + before)
+            documents.append(places[live.segment.columns["documents"][kept]] + before)
             before += int(live.keep.sum())
-        return Units.made(
+        return Passages.made(
             np.concatenate(documents),
-            self._of_units("sources"),
-            self._of_units("tokens"),
-            self._of_units("starts"),
+            self._column("sources"),
+            self._column("tokens"),
+            self._column("starts"),
             np.array([facts.tokens for facts in self.documents], np.int64),
         )
 
     @cached_property
     def _numbers(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each segment: which units are searched, and the number of each; -1: it is not."""
+        """Of each segment: which passages are searched, and the number of each; -1: it is not."""
         found, first = [], 0
         for live in self._live:
-            kept = live.keep[live.segment.units["documents"]]
+            kept = live.keep[live.segment.columns["documents"]]
             found.append((kept, np.where(kept, np.cumsum(kept) - 1 + first, -1)))
             first += int(kept.sum())
         return found
 
-    def _of_units(self, name: str) -> np.ndarray:
+    def _column(self, name: str) -> np.ndarray:
         pairs = zip(self._live, self._numbers, strict=True)
         return np.concatenate(
-            [np.empty(0, np.int64), *(live.segment.units[name][kept] for live, (kept, _) in pairs)]
+            [
+                np.empty(0, np.int64),
+                *(live.segment.columns[name][kept] for live, (kept, _) in pairs),
+            ]
         )
 
     @cached_property
-    def _unit_words(self) -> np.ndarray:
-        return self._of_units("lengths").astype(np.float64)
+    def _passage_words(self) -> np.ndarray:
+        return self._column("lengths").astype(np.float64)
 
     def _postings(self, stem: str) -> tuple[np.ndarray, np.ndarray]:
-        units, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        passages, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for place, live in enumerate(self._live):
             some, times = self._find(live, stem)
             number = self._numbers[place][1][some]
-            units.append(number[number >= 0])
+            passages.append(number[number >= 0])
             counts.append(times[number >= 0])
-        return np.concatenate(units), np.concatenate(counts)
+        return np.concatenate(passages), np.concatenate(counts)
 
     def _vocabularies(self) -> Iterator[bytes]:
         return (live.segment.terms for live in self._live)
@@ -282,16 +290,13 @@ class LibraryWords(PassageIndex):
             document: it.
 
         Raises:
-            ReadAgain: they differ, and the units of all documents have been made again.
+            ReadAgain: they differ, and the passages of all documents have been made again.
             StateMismatch: they differ, although it was read just now.
         """
-        first, end = self.units.first_units[number : number + 2].tolist()
-        names = {"sources": "sources", "tokens": "tokens", "lengths": "lengths", "bytes": "starts"}
-        said = {key: getattr(self.units, name)[first:end] for key, name in names.items()}
-        said["tokens"] = said["tokens"] - self.units.first_tokens[number]
-        own = Units.of(document.manifest)
+        own = self.passages.of_document(number)
+        said = {"sources": own.sources, "tokens": own.tokens, "lengths": own.lengths}
         try:
-            check_units(said, own, 0, len(own), document)
+            check_passages(said | {"bytes": own.starts}, document)
         except ValueError as error:
             facts = self.documents[number]
             [live] = [live for live in self._live if any(one is facts for one in live.facts)]
@@ -300,7 +305,7 @@ class LibraryWords(PassageIndex):
                 raise StateMismatch(what, str(error), "Try again", facts.folder) from error
             self._make_again(live, error)
             self._found.clear()
-            for name in ("units", "_unit_words", "_words_until"):
+            for name in ("passages", "_passage_words", "_words_until"):
                 self.__dict__.pop(name, None)
             raise ReadAgain("the index of the library is damaged", str(error)) from error
 
@@ -317,7 +322,7 @@ class LibraryWords(PassageIndex):
         live.facts, live.kept = [facts for facts in live.facts if facts], None
         live.documents = tuple((facts.folder, facts.stamp) for facts in live.facts if facts)
         live.segment = Segment(InMemory(merged(parts)), len(live.facts))
-        self.__dict__.pop("_numbers", None)  # its units are numbered without those that are gone
+        self.__dict__.pop("_numbers", None)  # its passages are numbered without those that are gone
 
     def _forget(self, live: _Live) -> None:
         """Takes a damaged segment off the list, so that the next search makes it again."""
@@ -350,7 +355,7 @@ def _alike(segments: list[_Live]) -> list[_Live]:
 
 def _require_sizes(live: _Live) -> None:
     """StateMismatch unless a segment has as many tokens of each document as that has."""
-    units = live.segment.units
-    tokens = np.bincount(units["documents"], units["tokens"], len(live.documents)).tolist()
+    passages = live.segment.columns
+    tokens = np.bincount(passages["documents"], passages["tokens"], len(live.documents)).tolist()
     if any(facts and facts.tokens != n for facts, n in zip(live.facts, tokens, strict=True)):
         raise StateMismatch("the index of the library is damaged", "its documents differ")

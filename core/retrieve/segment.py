@@ -1,8 +1,8 @@
 """A segment: the words of many documents in one table, as a library's word index keeps them.
 
-Segments are made of documents' own tables, and merged. As in a table, a word belongs to the unit in
-which it begins; units are numbered through the segment's documents. Knows no scores, and no rules
-about what is merged when.
+Segments are made of documents' own tables, and merged. As in a table, a word belongs to the passage
+in which it begins; passages are numbered through the segment's documents. Knows no scores, and no
+rules about what is merged when.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,8 +15,8 @@ from longctx.core.common.errors import StateMismatch
 from longctx.core.retrieve.word_tables import Table
 from longctx.core.store.manifest import Manifest
 
-# Of each unit: words, document, source, tokens, first byte in its source.
-OF_UNITS = ("lengths", "documents", "sources", "tokens", "starts")
+# Of each passage: words, document, source, tokens, first byte in its source.
+COLUMNS = ("lengths", "documents", "sources", "tokens", "starts")
 
 
 class Arrays(Protocol):
@@ -54,7 +54,7 @@ class Segment:
         count: how many documents it covers.
 
     Attributes:
-        units: by name of `OF_UNITS`, one number for each unit, (U,).
+        columns: by name of `COLUMNS`, one number for each passage, (P,).
         terms: the stems, each between two newlines.
         postings: how many it has.
 
@@ -64,25 +64,25 @@ class Segment:
 
     def __init__(self, arrays: Arrays, count: int):
         self.arrays = arrays
-        self.units = {name: arrays.array(name) for name in OF_UNITS}
+        self.columns = {name: arrays.array(name) for name in COLUMNS}
         self.terms = b"\n" + arrays.array("terms").tobytes()
         self._heads = arrays.array("heads")
         self.postings = int(self._heads[-1]) if len(self._heads) else -1
         self._check(count)
 
     def __len__(self) -> int:
-        return len(self.units["lengths"])
+        return len(self.columns["lengths"])
 
     def _check(self, count: int) -> None:
-        heads, documents = self._heads, self.units["documents"]
+        heads, documents = self._heads, self.columns["documents"]
         _require(len(heads) == self.terms.count(b"\n") and heads[0] == 0)
         _require(not (np.diff(heads) < 0).any())
-        _require(all(len(values) == len(self) for values in self.units.values()))
-        _require(not any((values < 0).any() for values in self.units.values()))
+        _require(all(len(values) == len(self) for values in self.columns.values()))
+        _require(not any((values < 0).any() for values in self.columns.values()))
         _require(not (np.diff(documents) < 0).any() and documents.max(initial=-1) < count)
 
     def find(self, stem: str) -> tuple[np.ndarray, np.ndarray]:
-        """The units that have a stem, ascending, and how often.
+        """The passages that have a stem, ascending, and how often.
 
         Raises:
             StateMismatch: a part of the segment is damaged.
@@ -92,12 +92,12 @@ class Segment:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         number = self.terms.count(b"\n", 0, place)
         first, last = self._heads[number : number + 2].tolist()
-        units = self.arrays.array_rows("units", first, last)
+        passages = self.arrays.array_rows("passages", first, last)
         counts = self.arrays.array_rows("counts", first, last)
-        _require(len(units) == len(counts) == last - first and bool(counts.all()))
-        _require(units.min(initial=0) >= 0 and units.max(initial=-1) < len(self))
-        _require(not (np.diff(units) <= 0).any())
-        return units, counts
+        _require(len(passages) == len(counts) == last - first and bool(counts.all()))
+        _require(passages.min(initial=0) >= 0 and passages.max(initial=-1) < len(self))
+        _require(not (np.diff(passages) <= 0).any())
+        return passages, counts
 
     def part(self, keep: np.ndarray) -> "Part":
         """The segment's words of some documents.
@@ -108,18 +108,18 @@ class Segment:
         Raises:
             StateMismatch: a part of the segment is damaged.
         """
-        kept = keep[self.units["documents"]]
+        kept = keep[self.columns["documents"]]
         numbers = np.where(kept, np.cumsum(kept) - 1, -1)
-        documents = (np.cumsum(keep) - 1)[self.units["documents"]]
-        units = self.arrays.array("units")
-        _require(len(units) == self.postings and units.max(initial=-1) < len(self))
-        _require(units.min(initial=0) >= 0)
+        documents = (np.cumsum(keep) - 1)[self.columns["documents"]]
+        passages = self.arrays.array("passages")
+        _require(len(passages) == self.postings and passages.max(initial=-1) < len(self))
+        _require(passages.min(initial=0) >= 0)
         return Part(
             terms=self.terms[1:].split(b"\n")[:-1],
             heads=self._heads,
-            units=numbers[units],
+            passages=numbers[passages],
             counts=self.arrays.array("counts"),
-            of_units={n: v[kept] for n, v in {**self.units, "documents": documents}.items()},
+            columns={n: v[kept] for n, v in {**self.columns, "documents": documents}.items()},
             documents=int(keep.sum()),
         )
 
@@ -131,17 +131,17 @@ class Part:
     Attributes:
         terms: the stems.
         heads: (V + 1,) where the postings of each begin.
-        units: (P,) the unit of each posting; -1: it is left out.
+        passages: (P,) the passage of each posting; -1: it is left out.
         counts: (P,).
-        of_units: the tensors of `OF_UNITS`; documents are numbered from 0.
+        columns: the tensors of `COLUMNS`; documents are numbered from 0.
         documents: how many.
     """
 
     terms: list[bytes]
     heads: np.ndarray
-    units: np.ndarray
+    passages: np.ndarray
     counts: np.ndarray
-    of_units: Mapping[str, np.ndarray]
+    columns: Mapping[str, np.ndarray]
     documents: int
 
 
@@ -165,9 +165,9 @@ def of_document(manifest: Manifest, tables: Iterable[Table]) -> list[Part]:
             Part(
                 terms=table["terms"].tobytes().split(b"\n")[:-1],
                 heads=table["heads"],
-                units=table["units"],
+                passages=table["passages"],
                 counts=table["counts"],
-                of_units={
+                columns={
                     "lengths": table["lengths"],
                     "documents": np.zeros(count, np.int64),
                     "sources": table["sources"],
@@ -184,29 +184,29 @@ def of_document(manifest: Manifest, tables: Iterable[Table]) -> list[Part]:
 def merged(parts: list[Part]) -> dict[str, np.ndarray]:
     """The tensors of the segment with the words of all parts, one after the other."""
     vocabulary: dict[bytes, int] = {}
-    rows, units, counts, first, documents = [], [], [], 0, 0
-    of_units: dict[str, list[np.ndarray]] = {name: [] for name in OF_UNITS}
+    rows, passages, counts, first, documents = [], [], [], 0, 0
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
     for part in parts:
         ids = [vocabulary.setdefault(term, len(vocabulary)) for term in part.terms]
         row = np.repeat(np.array(ids, np.int64), np.diff(part.heads))
-        kept = part.units >= 0
+        kept = part.passages >= 0
         rows.append(row[kept])
-        units.append(part.units[kept].astype(np.int64) + first)
+        passages.append(part.passages[kept].astype(np.int64) + first)
         counts.append(part.counts[kept])
-        for name, values in part.of_units.items():
-            of_units[name].append(values + documents if name == "documents" else values)
-        first += len(part.of_units["lengths"])
+        for name, values in part.columns.items():
+            columns[name].append(values + documents if name == "documents" else values)
+        first += len(part.columns["lengths"])
         documents += part.documents
-    return _sorted(vocabulary, *map(_joined, (rows, units, counts))) | {
+    return _sorted(vocabulary, *map(_joined, (rows, passages, counts))) | {
         name: _joined(values).astype(np.int64 if name == "starts" else np.int32)
-        for name, values in of_units.items()
+        for name, values in columns.items()
     }
 
 
 def _sorted(
-    vocabulary: dict[bytes, int], rows: np.ndarray, units: np.ndarray, counts: np.ndarray
+    vocabulary: dict[bytes, int], rows: np.ndarray, passages: np.ndarray, counts: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """terms, heads, units and counts in the order of the terms; those without a posting go."""
+    """terms, heads, passages and counts in the order of the terms; those without a posting go."""
     used = np.bincount(rows.astype(np.int64), minlength=len(vocabulary))
     stems = sorted(stem for stem, number in vocabulary.items() if used[number])
     numbers = np.array([vocabulary[stem] for stem in stems], np.int64)
@@ -217,7 +217,7 @@ def _sorted(
     return {
         "terms": np.frombuffer(terms, np.uint8),
         "heads": np.concatenate([[0], np.cumsum(used[numbers])]).astype(np.int64),
-        "units": units[order].astype(np.int32),
+        "passages": passages[order].astype(np.int32),
         "counts": counts[order].astype(np.uint8),
     }
 
@@ -225,8 +225,8 @@ def _sorted(
 def _nothing() -> Part:
     """The words of a document without tokens."""
     none = np.empty(0, np.int64)
-    of_units: dict[str, np.ndarray] = {name: none for name in OF_UNITS}
-    return Part([], np.zeros(1, np.int64), none, none.astype(np.uint8), of_units, 1)
+    columns: dict[str, np.ndarray] = {name: none for name in COLUMNS}
+    return Part([], np.zeros(1, np.int64), none, none.astype(np.uint8), columns, 1)
 
 
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:

@@ -3,9 +3,9 @@
 Knows no documents; `core/retrieve/word_tables.py` decides what is stored.
 """
 
-from longctx.core.retrieve.unit_table import UNIT
-from longctx.core.retrieve.word_tables import FILE_TOKENS
-from longctx.core.tokens.stems import tokenized
+from longctx.core.passages.cutting import SIZES
+from longctx.core.store.word_files import FILE_TOKENS
+from longctx.core.tokens.terms import counted
 
 SAMPLE = 1 << 19  # bytes of text that suffice: 8 per token
 _POSTING, _STEM, _UNIT, _HEADER = 5, 5, 24, 600  # bytes of each, without a stem's own text
@@ -22,10 +22,10 @@ def word_bytes(sample: bytes, size: int, tokens: int) -> int:
     if not tokens or not sample:
         return 0
     some = sample[: size * FILE_TOKENS // tokens]
-    step = max(1, size * UNIT // tokens)
+    step = max(1, size * SIZES.usual // tokens)
     units = [some[start : start + step] for start in range(0, len(some), step)]
-    counted = tokenized([unit.decode("utf-8", "replace") for unit in units])
-    postings = len({*zip(counted.texts.tolist(), counted.ids.tolist(), strict=True)})
-    stems = sum(len(stem.encode()) + _STEM for stem in counted.vocab)
+    found = counted([unit.decode("utf-8", "replace") for unit in units])
+    postings = len({*zip(found.texts.tolist(), found.ids.tolist(), strict=True)})
+    stems = sum(len(stem.encode()) + _STEM for stem in found.vocab)
     of_sample = postings * _POSTING + stems + len(units) * _UNIT + _HEADER
     return int(of_sample * size / len(some))

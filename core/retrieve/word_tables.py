@@ -1,159 +1,244 @@
-"""The word index of a document as tables: made from its text, and checked for consistency.
+"""The passages of a document with their words, as tables: made from its text, and checked.
 
-A table covers the units whose first tokens are in one range of 65,536 tokens; `docs/format.md`
-lists its tensors under the group "words". Each table can be made by itself. Knows no scores.
+A document is cut into passages of about 128 tokens (`core/passages/cutting.py`). A table covers one
+run of 65,536 tokens, and each can be made without the others: the cutting starts again at the first
+end of a sentence or line in each run. `docs/format.md` lists its tensors under the group "words".
+Knows no scores.
 """
 
 import codecs
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from longctx.core.common.errors import StateMismatch
-from longctx.core.retrieve.unit_table import Units
+from longctx.core.passages import cutting
+from longctx.core.passages.sentences import ends
+from longctx.core.passages.snippet import Snippet
 from longctx.core.store.document import Document
+from longctx.core.store.manifest import Manifest
 from longctx.core.store.shards import AGAIN
-from longctx.core.tokens.stems import LONGEST, cut, has_break, tokenized
+from longctx.core.store.word_files import FILE_TOKENS, SHIFT
+from longctx.core.tokens.names import LONGEST
+from longctx.core.tokens.terms import counted, cut, has_break, split
 
-FILE_TOKENS = 1 << 16  # of a document, in one table
-MOST = 255  # the highest count of a word in a unit
-_AHEAD = 4 * LONGEST + 8  # bytes after a unit that the rest of a word can take
+MOST = 255  # the highest count of a word in a passage
+_AHEAD = 4 * LONGEST + 8  # bytes after a passage that the rest of a word can take
 _PART = 3  # characters that the bytes of a partial one can decode to
-_BACK = 64  # units before a table searched for the start of letters without a break
+_AROUND = 64  # tokens on each side of a run that help to find the ends of its sentences
+_BACK = 64  # passages before a table searched for the start of letters without a break
 
 Table = dict[str, np.ndarray]
 
 
-def count_tables(units: Units) -> int:
-    """How many tables the units of one document make; 0: it has no tokens."""
-    return int(units.tokens[-1]) // FILE_TOKENS + 1 if len(units) else 0
+class Part(NamedTuple):
+    """Tokens [first, last) of one source, which are cut into passages by themselves."""
+
+    source: int
+    first: int
+    last: int
+
+
+def count_tables(manifest: Manifest) -> int:
+    """How many tables a document makes; 0: it has no tokens."""
+    return -(-manifest.tokens // FILE_TOKENS)
 
 
 def word_tables(document: Document, first_file: int = 0) -> Iterator[Table]:
     """The tables of a document in order, made from its text, one in memory at a time.
 
-    A word belongs to the unit in which it begins.
+    A word belongs to the passage in which it begins.
 
     Args:
         document: open.
         first_file: the table to begin with.
 
     Yields:
-        terms uint8 (bytes,), heads int32 (V + 1,), units int32 (P,), counts uint8 (P,), lengths
-        int32 (U,), sources int32 (U,), tokens int64 (U,), bytes int64 (U,): see `docs/format.md`.
+        terms uint8 (bytes,), heads int32 (V + 1,), passages int32 (N,), counts uint8 (N,),
+        lengths int32 (P,), sources int32 (P,), tokens int64 (P,), bytes int64 (P,): see
+        `docs/format.md`.
 
     Raises:
         StateMismatch: the document's text or tokens are damaged.
     """
-    units = Units.of(document.manifest)
-    for number in range(first_file, count_tables(units)):
-        yield _table(document, units, *_range(units, number))
+    for number in range(first_file, count_tables(document.manifest)):
+        yield _table(document, number)
 
 
-def read_table(document: Document, units: Units, number: int) -> Table:
+def read_table(document: Document, number: int) -> Table:
     """A stored table, after checking everything that a search relies on.
 
     Args:
         document: open.
-        units: those of this document alone.
         number: the table's, from 0.
 
     Raises:
         StateMismatch: it is missing, damaged, or belongs to another document.
     """
     table = document.words(number)
-    low, high = _range(units, number)
     try:
-        _check_postings(table, high - low)
-        check_units(table, units, low, high, document)
+        _check_postings(table, len(table["tokens"]))
+        check_passages(table, document, number)
     except ValueError as exc:
         name = document.manifest.name
         raise StateMismatch(f"file {number} of the words of '{name}' is damaged", str(exc)) from exc
     return table
 
 
-def _range(units: Units, number: int) -> tuple[int, int]:
-    """The first unit of a table and the one after its last."""
-    ends = np.searchsorted(units.tokens, [number * FILE_TOKENS, (number + 1) * FILE_TOKENS])
-    return int(ends[0]), int(ends[1])
-
-
 def _check_postings(table: Table, count: int) -> None:
-    """ValueError unless terms, heads, units and counts are consistent, for `count` units."""
-    terms, heads, units, counts = (table[key] for key in ("terms", "heads", "units", "counts"))
+    """ValueError unless the postings are consistent, for `count` passages."""
+    terms, heads, passages, counts = (
+        table[key] for key in ("terms", "heads", "passages", "counts")
+    )
     text = terms.tobytes()
     text.decode("utf-8")
     if len(heads) != text.count(b"\n") + 1 or (text and not text.endswith(b"\n")):
         raise ValueError("its terms are not as many as are counted")
-    if heads[0] != 0 or heads[-1] != len(units) or (np.diff(heads) < 0).any():
+    if heads[0] != 0 or heads[-1] != len(passages) or (np.diff(heads) < 0).any():
         raise ValueError("its heads do not ascend to the number of its postings")
-    if len(counts) != len(units) or not counts.all():
+    if len(counts) != len(passages) or not counts.all():
         raise ValueError("its counts are not those of its postings")
-    if len(units) and not 0 <= units.min() <= units.max() < count:
-        raise ValueError("it counts words of units that it does not have")
-    ascending = np.diff(units) > 0
-    ascending[heads[1:-1][(heads[1:-1] > 0) & (heads[1:-1] < len(units))] - 1] = True
+    if len(passages) and not 0 <= passages.min() <= passages.max() < count:
+        raise ValueError("it counts words of passages that it does not have")
+    ascending = np.diff(passages) > 0
+    ascending[heads[1:-1][(heads[1:-1] > 0) & (heads[1:-1] < len(passages))] - 1] = True
     if not ascending.all():
-        raise ValueError("the units of a term do not ascend")
+        raise ValueError("the passages of a term do not ascend")
 
 
-def check_units(table: Table, units: Units, low: int, high: int, document: Document) -> None:
-    """ValueError unless lengths and offsets are those of units [low, high) of the document.
+def check_passages(table: Table, document: Document, number: int | None = None) -> None:
+    """ValueError unless passages are what they can be in a document.
 
     Args:
-        table: of `word_tables`, at least what it says of units.
-        units: those of this document alone.
-        low, high: those of the table.
+        table: of `word_tables`, at least what it says of passages.
         document: open.
+        number: the table's; None: it has all passages of the document.
+
+    Raises:
+        StateMismatch: the document's tokens are damaged.
     """
-    sources, starts = units.sources[low:high], table["bytes"]
-    same = np.array_equal(table["sources"], sources)
-    if not same or not np.array_equal(table["tokens"], units.tokens[low:high]):
-        raise ValueError("its units are not those of the document")
-    if len(table["lengths"]) != len(sources) or len(starts) != len(sources):
-        raise ValueError("its units are not as many as the document's")
+    manifest, (sources, tokens) = document.manifest, (table["sources"], table["tokens"])
+    if any(len(table[key]) != len(tokens) for key in ("sources", "bytes", "lengths")):
+        raise ValueError("its columns of passages are not of one length")
     if (table["lengths"] < 0).any():
-        raise ValueError("a unit has fewer words than none")
-    sizes = np.array([source.size for source in document.manifest.sources], np.int64)
-    falling = (np.diff(starts) < 0) & (np.diff(sources) == 0)
-    if (starts < 0).any() or (starts > sizes[sources]).any() or falling.any():
-        raise ValueError("its units do not stand in their sources")
+        raise ValueError("a passage has fewer words than none")
+    firsts = np.array([source.first_token for source in manifest.sources], np.int64)
+    sizes = np.array([source.tokens for source in manifest.sources], np.int64)
+    first, last = (0, manifest.tokens) if number is None else _run(manifest, number)
+    if len(tokens) and not (first <= tokens[0] and tokens[-1] < last + SHIFT):
+        raise ValueError("its passages are not of its tokens")
+    if (np.diff(tokens) <= 0).any() or ((sources < 0) | (sources >= len(firsts))).any():
+        raise ValueError("its passages do not follow one another")
+    if ((tokens < firsts[sources]) | (tokens >= (firsts + sizes)[sources])).any():
+        raise ValueError("a passage is not in its source")
+    begun = firsts[(sizes > 0) & (firsts >= first) & (firsts < last)]
+    if not np.isin(begun, tokens).all():
+        raise ValueError("a source begins inside a passage")
+    if not np.array_equal(document.array_take("tokens", tokens, "starts"), table["bytes"]):
+        raise ValueError("its passages do not stand in their sources")
 
 
-def _table(document: Document, units: Units, low: int, high: int) -> Table:
-    """The table of units [low, high)."""
-    sources, tokens = units.sources[low:high], units.tokens[low:high]
-    starts = document.array_take("tokens", tokens, "starts")
+def _run(manifest: Manifest, number: int) -> tuple[int, int]:
+    """The first token of a table's run and the one after its last."""
+    return number * FILE_TOKENS, min((number + 1) * FILE_TOKENS, manifest.tokens)
+
+
+def _table(document: Document, number: int) -> Table:
+    """The table of one run of tokens."""
+    sources: list[int] = []
+    tokens: list[int] = []
     texts: list[str] = []
-    for first, last in _runs(sources):
-        texts += _texts(document, units, low + first, low + last, starts[first:last])
-    terms, heads, posted, counts, lengths = _counted(texts)
+    for part in _parts(document, number):
+        starts = _cut(document, part)
+        sources += [part.source] * len(starts)
+        tokens += starts
+        texts += _texts(document, part, starts)
+    first = np.array(tokens, np.int64)
+    terms, heads, posted, counts, lengths = _counted(texts, document.manifest.language)
     return {
-        **{"terms": terms, "heads": heads, "units": posted, "counts": counts, "lengths": lengths},
-        **{"sources": sources.copy(), "tokens": tokens.copy(), "bytes": starts},
+        **{
+            "terms": terms,
+            "heads": heads,
+            "passages": posted,
+            "counts": counts,
+            "lengths": lengths,
+        },
+        "sources": np.array(sources, np.int32),
+        "tokens": first,
+        "bytes": document.array_take("tokens", first, "starts"),
     }
 
 
-def _runs(sources: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Runs [first, last) of units of one source each."""
-    borders = np.flatnonzero(np.diff(sources)) + 1
-    return pairwise([0, *borders.tolist(), len(sources)])
+def _parts(document: Document, number: int) -> Iterator[Part]:
+    """What a table covers of each source."""
+    low, high = _run(document.manifest, number)
+    for place, source in enumerate(document.manifest.sources):
+        end = source.first_token + source.tokens
+        if source.first_token < high and end > low:
+            first = _shifted(document, place, max(low, source.first_token))
+            last = end if end <= high else _shifted(document, place, high)
+            if first < last:
+                yield Part(place, first, last)
 
 
-def _texts(document: Document, units: Units, low: int, high: int, starts: np.ndarray) -> list[str]:
-    """The text of each unit [low, high) of one source, cut between words."""
-    number = int(units.sources[low])
+def _shifted(document: Document, number: int, token: int) -> int:
+    """Where the cutting starts again: at the first end of a sentence or line from a token on."""
     source = document.manifest.sources[number]
-    end = source.size
-    if high < len(units) and units.sources[high] == number:
-        end = int(document.array_take("tokens", units.tokens[high : high + 1], "starts")[0])
-    bounds = [*starts.tolist(), end]
-    text, places = _decoded(document, number, [_before(document, units, low, bounds[0]), *bounds])
+    last = min(token + SHIFT, source.first_token + source.tokens)
+    if token == source.first_token:
+        return token
+    text, places, before = _around(document, number, token, last)
+    found = ends(text, int(places[before]), int(places[before + last - token]))
+    later = np.searchsorted(places, found) - before
+    return token + int(next((one for one in later if 0 <= one < last - token), last - token))
+
+
+def _cut(document: Document, part: Part) -> list[int]:
+    """The first token of each passage of a part."""
+    text, places, before = _around(document, *part)
+    own = places[before : before + part.last - part.first + 1]
+    return [part.first + start for start in cutting.cut(text, own)]
+
+
+def _around(document: Document, number: int, first: int, last: int) -> tuple[str, np.ndarray, int]:
+    """Tokens [first, last) of a source with some tokens on both sides.
+
+    Returns:
+        Their text; the character in which each token begins, and the end; and how many of these
+        tokens come before the first.
+    """
+    source = document.manifest.sources[number]
+    low = max(source.first_token, first - _AROUND)
+    high = min(source.first_token + source.tokens, last + _AROUND)
+    starts = document.array_take("tokens", np.arange(low, high), "starts")
+    _, begin, end = document.span(low, high)
+    _require_order(document, [*starts.tolist(), end])
+    snippet = Snippet.of(document, number, begin, end)
+    places = np.append(starts, end) - snippet.start
+    if len(snippet.text) != len(snippet.raw):  # else a character is a byte
+        places = np.searchsorted(snippet.places - snippet.start, places, side="right") - 1
+    return snippet.text, places, first - low
+
+
+def _require_order(document: Document, starts: list[int]) -> None:
+    if any(start > end for start, end in pairwise(starts)):
+        name, folder = document.manifest.name, document.manifest.folder
+        why = "the tokens of a source do not follow one another"
+        raise StateMismatch(f"'{name}' is damaged", why, AGAIN, folder)
+
+
+def _texts(document: Document, part: Part, tokens: list[int]) -> list[str]:
+    """The text of each passage of a part, cut between words."""
+    _, begin, end = document.span(part.first, part.last)
+    starts = document.array_take("tokens", np.array(tokens), "starts").tolist()
+    before = _before(document, part, begin)
+    text, places = _decoded(document, part.source, [before, *starts, end])
     cuts = [0]
     for place in places:
         cuts.append(cut(text, place, cuts[-1]))
-    return [text[start:stop] for start, stop in pairwise(cuts[1:])]
+    return split(text, cuts[1:])
 
 
 def _decoded(document: Document, number: int, bounds: list[int]) -> tuple[str, list[int]]:
@@ -181,40 +266,39 @@ def _decoded(document: Document, number: int, bounds: list[int]) -> tuple[str, l
     return "".join(parts), places
 
 
-def _before(document: Document, units: Units, unit: int, here: int) -> int:
-    """A byte of the source before a unit's first, `here`, from which its words are cut correctly.
+def _before(document: Document, part: Part, here: int) -> int:
+    """A byte of the source before a part's first, `here`, from which its words are cut correctly.
 
-    It is the first byte of an earlier unit of the source such that a word across `here` begins
-    after it, or of the unit _BACK units before.
+    It is the first byte of an earlier token of the source such that a word across `here` begins
+    after it, or of the token so many tokens before as _BACK passages have.
     """
-    number, back = int(units.sources[unit]), 1
-    first = int(np.searchsorted(units.sources, number))  # they ascend in one document
-    while unit > first:
-        earlier = max(first, unit - back)
-        row = units.tokens[earlier : earlier + 1]
-        start = int(document.array_take("tokens", row, "starts")[0])
-        text, places = _decoded(document, number, [start, here])
+    source, back = document.manifest.sources[part.source], 1
+    while part.first > source.first_token:
+        earlier = max(source.first_token, part.first - back * cutting.SIZES.usual)
+        [start] = document.array_take("tokens", np.array([earlier]), "starts").tolist()
+        text, places = _decoded(document, part.source, [start, here])
         # If it begins within a character, the rest of that looks like a break.
-        if earlier == first or back == _BACK or has_break(text[_PART : places[0]]):
+        done = earlier == source.first_token or back == _BACK
+        if done or has_break(text[_PART : places[0]]):
             return start
         back *= 2
     return here
 
 
-def _counted(texts: list[str]) -> tuple[np.ndarray, ...]:
-    """terms, heads, units, counts and lengths of a table, from the text of each of its units."""
-    counted = tokenized(texts)
-    stems = sorted(counted.vocab, key=str.encode)
+def _counted(texts: list[str], language: str) -> tuple[np.ndarray, ...]:
+    """terms, heads, passages, counts and lengths of a table, from its passages' texts."""
+    found = counted(texts, language)
+    stems = sorted(found.vocab, key=str.encode)
     rank = np.empty(len(stems), np.int64)  # of each stem's number
-    rank[[counted.vocab[stem] for stem in stems]] = np.arange(len(stems))
-    keys = rank[counted.ids] * len(texts) + counted.texts
+    rank[[found.vocab[stem] for stem in stems]] = np.arange(len(stems))
+    keys = rank[found.ids] * len(texts) + found.texts
     keys, counts = np.unique(keys, return_counts=True)
-    stem, unit = np.divmod(keys, max(1, len(texts)))
+    stem, passage = np.divmod(keys, max(1, len(texts)))
     terms = bytearray("".join(f"{stem}\n" for stem in stems).encode())
     return (
         np.frombuffer(terms, np.uint8),
         np.searchsorted(stem, np.arange(len(stems) + 1)).astype(np.int32),
-        unit.astype(np.int32),
+        passage.astype(np.int32),
         np.minimum(counts, MOST).astype(np.uint8),
-        np.bincount(counted.texts, minlength=len(texts)).astype(np.int32),
+        np.bincount(found.texts, minlength=len(texts)).astype(np.int32),
     )

@@ -22,7 +22,7 @@ from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.durable import storing, write_text
 from longctx.core.store.library import Library
-from longctx.core.store.manifest import FORMAT, MANIFEST, MANIFEST_BYTES, Manifest
+from longctx.core.store.manifest import MANIFEST, MANIFEST_BYTES, Manifest
 from longctx.core.store.naming import require_name
 from longctx.core.store.shards import WORDS, Shard
 from longctx.core.store.space import MORE_DISK, folder_bytes, free_disk, left_of
@@ -126,8 +126,7 @@ def receive(
         library: the library's folder; made if absent.
         file: read from its beginning to its end, once.
         label: what to call the file in errors.
-        name: the document's name in this library, in any script. If its folder cannot be called
-            so, a document of an older format is stored in the current one, without a word index.
+        name: the document's name in this library, in any script.
         replace: a document of this name, or a stopped reading of it, is replaced.
         max_size: bytes that the library may take; None: no limit but the disk.
         on_progress: called after every block.
@@ -148,7 +147,7 @@ def receive(
     _require_room(library, label, manifest, max_size)
     store = Library.open(library, create=True, shared=shared)
     folder_name, title = store.place_for(require_name(name))
-    manifest = titled(dataclasses.replace(manifest, folder=folder_name), title)
+    manifest = dataclasses.replace(manifest, folder=folder_name, title=title)
     with store.receiving(folder_name, replace) as (folder, publish):
         done = 0
         for shard in manifest.shards:
@@ -164,13 +163,6 @@ def receive(
             raise archive.unfit(f"{what}: {exc.why}") from exc
         publish()
     return manifest
-
-
-def titled(manifest: Manifest, title: str | None) -> Manifest:
-    """A manifest with another title; unchanged if it already has that title."""
-    if title == manifest.title:
-        return manifest
-    return dataclasses.replace(manifest, format=FORMAT, title=title)
 
 
 def _require_room(library: Path, label: str, manifest: Manifest, max_size: int | None) -> None:

@@ -25,13 +25,13 @@ from longctx.core.store.naming import NAME, is_title
 INDEX = "index"  # the folder of files that are made again when they are missing
 CATALOGUE = "catalogue.json"
 MANY = 200  # documents: reading so many manifests takes a tenth of a second
-_VERSION = 2
+_VERSION = 3
 _MOST_BYTES = 1 << 30
 _MODEL = {"name", *FINGERPRINT}  # what a manifest says of one
 # Facts, each with a list of its own, since Python checks a list faster than as many rows.
 _COLUMNS = (
     *("folder", "title", "tokens", "bytes", "method", "model", "groups", "one_text", "paths"),
-    "stamp",
+    *("language", "stamp"),
 )
 
 
@@ -109,10 +109,12 @@ def _values(documents: list[Facts]) -> dict[str, Any]:
 def _known(values: Any) -> list[Facts]:
     """The facts of a catalogue; one of the errors in `Catalogue.read` where it cannot be one."""
     known, columns = values["models"], [values[name] for name in _COLUMNS]
-    folders, titles, tokens, sizes, methods, models, groups, one_text, paths, stamps = columns
+    folders, titles, tokens, sizes, methods, models, groups, one_text, paths, *more = columns
+    languages, stamps = more
     _require(_are(known, dict) and all(model.keys() == _MODEL for model in known))
     _require(_are([*chain.from_iterable(map(dict.values, known))], str))
     _require(_are(titles, str, type(None)) and _are(methods, str) and _are(one_text, bool))
+    _require(_are(languages, str))
     _require(all(title is None or is_title(title) for title in titles))
     _require(_are(groups, dict) and _are(paths, list))
     _require(_are([*chain.from_iterable(paths)], str))
@@ -120,12 +122,12 @@ def _known(values: Any) -> list[Facts]:
     _require(all(map(_are_counts, (tokens, sizes, models, counts))))
     rows = zip(
         *(folders_from(folders), titles, tokens, sizes, methods, map(known.__getitem__, models)),
-        *(groups, one_text, map(tuple, paths), stamps_from(stamps)),
+        *(groups, one_text, map(tuple, paths), languages, stamps_from(stamps)),
         strict=True,
     )
     return [
-        Facts(folder, title, "complete", tokens, size, method, model, groups, one, "", paths, stamp)
-        for folder, title, tokens, size, method, model, groups, one, paths, stamp in rows
+        Facts(folder, title, "complete", tokens, size, method, model, groups, one, "", *rest)
+        for folder, title, tokens, size, method, model, groups, one, *rest in rows
     ]
 
 

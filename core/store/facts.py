@@ -21,7 +21,7 @@ class Facts:
     """The facts of a document that are known without opening it; names are those of `Manifest`.
 
     Attributes:
-        folder, title, status, tokens, method, model: as in `Manifest`.
+        folder, title, status, tokens, method, model, language: as in `Manifest`.
         bytes: of its text.
         groups: bytes on disk of each group of files.
         one_text: everything was read as one text.
@@ -41,6 +41,7 @@ class Facts:
     one_text: bool
     error: str
     paths: tuple[str, ...]
+    language: str = ""
     stamp: Stamp = field(default=UNKNOWN, compare=False)
 
     @classmethod
@@ -62,6 +63,7 @@ class Facts:
             one_text=manifest.units == UNITS[0],
             error=manifest.report["error"] if damaged else "",
             paths=tuple(dict.fromkeys(s.path for s in manifest.sources if s.path is not None)),
+            language=manifest.language,
             stamp=stamp,
         )
 

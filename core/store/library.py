@@ -17,7 +17,7 @@ from longctx.core.store.document import Document
 from longctx.core.store.durable import storing
 from longctx.core.store.holdings import Holdings
 from longctx.core.store.library_file import LibraryFile
-from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest
+from longctx.core.store.manifest import MANIFEST, Manifest
 from longctx.core.store.naming import NAME, folder_of, require_name
 from longctx.core.store.places import DOCUMENTS, UNFINISHED, describe, is_complete, write_title
 from longctx.core.store.reopening import Longer
@@ -163,35 +163,6 @@ class Library(Holdings):
         with self._alone(name, claiming=True) as (finished, check):
             begun = begun_in(self._places.unfinished(finished.name))
             yield Longer(Document(finished), begun, self._places, fence=check)
-
-    @contextmanager
-    def changing(self, name: str) -> Iterator[Confined]:
-        """The folder of a complete document, held exclusively, to change its manifest.
-
-        The manifest is written last, and as a whole: until then the document is unchanged.
-
-        Raises:
-            UsageError, NotFound: as `document`.
-            Locked: another process uses the document, or writes it.
-            LongctxError: the library cannot be written.
-        """
-        with self._alone(name) as (finished, _), self._places.alone(finished.name, DOCUMENTS):
-            yield finished
-
-    def mark(self) -> None:
-        """Record that no document is of an older format, if so.
-
-        Raises:
-            LongctxError: the library cannot be written.
-        """
-        complete = self._places.complete().values()
-        if self.format < FORMAT and all(describe(p).format == FORMAT for p in complete):
-            self._file.record_format()
-
-    @property
-    def format(self) -> int:
-        """The format that the library records."""
-        return self._file.format
 
     def is_waiting(self, name: str) -> bool:
         """Whether a complete document waits for the readers of the one that it replaces."""

@@ -11,10 +11,11 @@ from pathlib import Path
 from longctx.core.common.errors import LongctxError, NotFound, StateMismatch, UsageError
 from longctx.core.store.confined import Confined
 from longctx.core.store.durable import TEMPORARY, make_folder, storing, write_text
-from longctx.core.store.manifest import FORMAT, FORMATS, canonical_json
+from longctx.core.store.manifest import FORMAT, canonical_json
 from longctx.core.store.shards import damaged
 
 _MARK_BYTES = 1 << 12  # limit for library.json
+_FORMATS = (2, 3, FORMAT)  # whose folders are the same; of older ones no document is read
 
 
 class LibraryFile:
@@ -30,15 +31,6 @@ class LibraryFile:
         if not self._is_library():
             self._make(create, shared)
         self._check_mark()
-
-    @property
-    def format(self) -> int:
-        """The format that the library records."""
-        return json.loads(self._mark.read_bytes(_MARK_BYTES))["format"]
-
-    def record_format(self) -> None:
-        """Record that no document is of an older format; LongctxError where it cannot be."""
-        write_text(self._root, self._mark.name, canonical_json({"format": FORMAT}))
 
     def _make(self, create: bool, shared: bool) -> None:
         """Make the library; if another process does so meanwhile, that one is used."""
@@ -100,10 +92,10 @@ class LibraryFile:
             found = json.loads(self._mark.read_bytes(_MARK_BYTES))
         except (OSError, ValueError) as exc:
             raise damaged(self._mark, str(exc)) from exc
-        if found not in [{"format": number} for number in FORMATS]:
+        if found not in [{"format": number} for number in _FORMATS]:
             raise StateMismatch(
                 f"the library '{self.path}' is {found}",
-                f"this longctx uses formats {' and '.join(map(str, FORMATS))}",
+                f"this longctx uses format {FORMAT}",
                 "Name another folder with --library",
             )
 

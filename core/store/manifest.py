@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,8 @@ from longctx.core.store import naming, shards
 from longctx.core.store.confined import Confined
 from longctx.core.store.shards import AGAIN, Shard, damaged
 
-FORMAT = 3  # the format that is written
-FORMATS = (2, 3)  # the formats that are read
+FORMAT = 4  # the version of the format; no other is read
 UNITS = ("document", "source")  # what was read as one text
-NEW = {"title", "units"}  # fields that format 2 did not have
 MANIFEST = "manifest.json"
 MANIFEST_BYTES = 1 << 26  # limit for a manifest that is read
 FINGERPRINT = ("config", "tokenizer", "weights")  # what makes a model the same model
@@ -103,7 +101,8 @@ class Manifest:
     `folder` is the folder's name and not stored. `status` is "complete", "reading", or, only in the
     list of a library, "damaged"; then `report` says why under "error". `title` is None where the
     document is called as its folder is. `units` is "source" where each source was read on its own
-    after the prefix, not after the sources before it. Format 2 has neither `title` nor `units`.
+    after the prefix, not after the sources before it. `language` is the one that its words
+    are counted in: an ISO 639-1 code, or "" where it is unknown.
     """
 
     folder: str
@@ -120,6 +119,7 @@ class Manifest:
     shards: tuple[Shard, ...]
     title: str | None = None
     units: str = UNITS[0]
+    language: str = ""
 
     @property
     def name(self) -> str:
@@ -154,8 +154,6 @@ class Manifest:
         """The canonical text, with its checksum."""
         data = asdict(self)
         del data["folder"]
-        if self.format < FORMAT:
-            data = {key: value for key, value in data.items() if key not in NEW}
         for shard in data["shards"]:
             if shard["members"] is None:
                 del shard["members"], shard["raw"]
@@ -181,8 +179,8 @@ class Manifest:
             raise ValueError("it does not have the checksum that it records")
         if {"name", "folder"} & data.keys():
             raise ValueError("it has a name, which only its folder has")
-        if NEW & data.keys() != (set() if data["format"] < FORMAT else NEW):
-            raise ValueError("its title or units are not those of its format")
+        if missing := {field.name for field in fields(cls)} - {"folder", *data}:
+            raise ValueError(f"there is no key {min(missing)!r} in the manifest")
         try:
             manifest = _READER.read(cls, {**data, "folder": folder}, "the manifest")
         except UsageError as exc:
@@ -225,13 +223,15 @@ class Manifest:
         self._check_sources()
 
     def _check_form(self) -> None:
-        """The same for the fields that are new in format 3."""
+        """The same for its title, units and kinds of files."""
         if self.title is not None and not naming.is_title(self.title):
             raise ValueError(f"its title is {self.title!r:.40}")
         if self.units not in UNITS:
             raise ValueError(f"its units are {self.units!r:.40}")
-        if self.has_words and (self.format < FORMAT or self.status != "complete"):
-            raise ValueError("it names files of words, which only whole documents of format 3 have")
+        if not re.fullmatch("([a-z]{2})?", self.language):
+            raise ValueError(f"its language is {self.language!r:.40}")
+        if self.has_words and self.status != "complete":
+            raise ValueError("it names files of words, which only whole documents have")
         snapshots = any(shard.group in shards.SNAPSHOTS for shard in self.shards)
         if self.units != UNITS[0] and snapshots and self.status == "complete":
             raise ValueError("its sources were read one by one, and it has a snapshot of all")
@@ -307,13 +307,15 @@ def _check_format(name: str, data: Any) -> None:
     found = data.get("format") if isinstance(data, dict) else None
     if type(found) is not int:
         raise ValueError("it does not say which format it has")
-    if found not in FORMATS:
+    if found != FORMAT:
         known = data.get("sources")
         paths = [s.get("path") for s in known if isinstance(s, dict)] if type(known) is list else []
         paths = [path for path in paths if isinstance(path, str)]
+        title = data.get("title")
+        name = title if isinstance(title, str) and naming.is_title(title) else name
         raise StateMismatch(
             f"'{name}' has format {found}",
-            f"this longctx reads formats {' and '.join(map(str, FORMATS))}",
-            f"Make it again: longctx ingest {pasting.files(paths)} "
+            f"this longctx reads format {FORMAT}",
+            f"Ingest it again: longctx ingest {pasting.files(paths)} "
             f"{pasting.option('--name', name)} --replace",
         )

@@ -218,7 +218,7 @@ _FORMS = {
     "words": {
         "terms": ("uint8", 1),
         "heads": ("int32", 1),
-        "units": ("int32", 1),
+        "passages": ("int32", 1),
         "counts": ("uint8", 1),
         "lengths": ("int32", 1),
         "sources": ("int32", 1),
@@ -228,7 +228,7 @@ _FORMS = {
     "segment": {
         "terms": ("uint8", 1),
         "heads": ("int64", 1),
-        "units": ("int32", 1),
+        "passages": ("int32", 1),
         "counts": ("uint8", 1),
         "lengths": ("int32", 1),
         "documents": ("int32", 1),

@@ -122,5 +122,5 @@ def _told(wrong: dict[str, str]) -> str:
     files = "; ".join(f"'{file}': {why}" for file, why in wrong.items())
     return (
         f"its word index is damaged ({files}), and nothing else is. Questions can be asked; "
-        "`longctx upgrade` makes it again"
+        "ingest the document again with --replace to write it"
     )

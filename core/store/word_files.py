@@ -1,8 +1,8 @@
 """The word index as files: which ones are written, and which ones a longer document keeps.
 
 The caller passes in a callable that gives the tables of each file. `docs/format.md` specifies both.
-A file holds the units (64 tokens of one source) that begin in one run of the document's tokens, so
-what is appended leaves the earlier files as they are. This module counts no words.
+A file holds the passages of one run of the document's tokens, so what is appended leaves the
+earlier files as they are. This module cuts no passages and counts no words.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,9 +20,9 @@ from longctx.core.store.shards import WORDS, Shard, shard_name
 if TYPE_CHECKING:
     import numpy
 
-UNIT = 64  # tokens of one source
-FILE_TOKENS = 1 << 16  # a file has the units that begin in a run of this many tokens
-_LOOK = 256  # tokens in which to look for the end of a word
+FILE_TOKENS = 1 << 16  # tokens of a run
+SHIFT = 256  # tokens by which a file's passages may begin or end after its run's
+_LOOK = 256  # further tokens that decide where its last passage and that one's last word end
 
 # Maps a document and a file number to the tables of that file and of all after it.
 MakeWords = Callable[[Document, int], "Iterator[dict[str, numpy.ndarray]]"]
@@ -95,26 +95,24 @@ def unchanged_words(document: Document, tokens: int) -> list[Shard]:
     Raises:
         StateMismatch: the document's text or tokens are damaged.
     """
-    found: list[Shard] = []
+    kept: list[Shard] = []
     damaged = damaged_words(document)
     for shard in words_of(document.manifest):
-        end = (len(found) + 1) * FILE_TOKENS
-        if shard.file in damaged or end + UNIT > tokens or not _is_over(document, end, tokens):
+        end = (len(kept) + 1) * FILE_TOKENS + SHIFT
+        if shard.file in damaged or not _is_over(document, end, tokens):
             break
-        found.append(shard)
-    return found
+        kept.append(shard)
+    return kept
 
 
 def _is_over(document: Document, end: int, tokens: int) -> bool:
-    """Whether the last word of the units that begin before token `end` is sure to end there.
+    """Whether passages up to a token, and the last word of them, are sure to end where they do.
 
-    A word cut by a unit's end counts wholly for that unit, so what follows is looked at.
+    A word cut by a passage's end counts wholly for that passage, so what follows is looked at.
     """
-    source = document.manifest.sources[document.source_of(end - 1)]
-    units = -(-(end - source.first_token) // UNIT)
-    first, stop = source.first_token + units * UNIT, source.first_token + source.tokens
-    if first >= stop:
-        return True
-    last = min(first + _LOOK, tokens, stop)
-    text, encoding = document.text(*document.span(first, last)), source.encoding or "utf-8"
-    return any(character.isspace() for character in text.decode(encoding, errors="replace"))
+    if end + _LOOK > tokens:
+        return False
+    source = document.manifest.sources[document.source_of(end)]
+    first, last = end, min(end + _LOOK, source.first_token + source.tokens)
+    text = document.text(*document.span(first, last)).decode(source.codec, errors="replace")
+    return any(character.isspace() for character in text) or last < end + _LOOK

@@ -18,6 +18,7 @@ from longctx.core.common.errors import LongctxError
 from longctx.core.store.boundary import Boundary, folded
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
+from longctx.core.store.document_language import document_language
 from longctx.core.store.durable import link_files, linked, storing
 from longctx.core.store.manifest import (
     FORMAT,
@@ -340,6 +341,7 @@ class Writer:
                 shards=in_order(files),
                 **changes,
             )
+            self._manifest = replace(self._manifest, language=self._language())
             files += self._write_words(words, start) if words else []
             files = [*(written.result() for written in snapshots), *files]
         self._manifest = replace(self._manifest, shards=in_order(files))
@@ -387,14 +389,20 @@ class Writer:
     def _write_words(self, words: MakeWords, start: Callable[..., Future[Shard]]) -> list[Shard]:
         """Writes the word index of what the manifest describes; the manifest is stored later."""
         kept: list[Shard] = []
-        if self._shorter and self._decoded_alike(self._shorter):
+        if self._shorter and self._counted_alike(self._shorter):
             boundary = self._shorter.manifest.report.get("boundary", {})
             kept = unchanged_words(self._shorter, boundary.get("tokens", 0))
             link_files(self._shorter.folder, self._folder, kept)
         return write_words(Document(self._folder, self._manifest), self._folder, words, kept, start)
 
-    def _decoded_alike(self, shorter: Document) -> bool:
-        """Whether the appended document's text is still read in the same encodings."""
+    def _language(self) -> str:
+        """The language of what the manifest describes."""
+        return document_language(Document(self._folder, self._manifest, FOR_WORDS))
+
+    def _counted_alike(self, shorter: Document) -> bool:
+        """Whether the appended document's text still has its encodings and its language."""
+        if shorter.manifest.language != self._manifest.language:
+            return False
         pairs = zip(shorter.manifest.sources, self._manifest.sources, strict=False)
         return all(old.encoding == new.encoding for old, new in pairs)
 

@@ -42,9 +42,9 @@ def area(asked: list[Asked]) -> float:
     return float(wins) if len(yes) and len(no) else float("nan")
 
 
-def cut_units(index: PassageIndex, cut: int | None, centre: int) -> tuple[int, int]:
-    """The units of so many tokens around one."""
-    tokens, total = index.units.tokens, int(index.units.first_tokens[-1])
+def cut_passages(index: PassageIndex, cut: int | None, centre: int) -> tuple[int, int]:
+    """The passages of so many tokens around one."""
+    tokens, total = index.passages.tokens, int(index.passages.first_tokens[-1])
     if cut is None or cut >= total:
         return 0, len(tokens)
     first = max(0, min(centre - cut // 2, total - cut))
@@ -65,10 +65,10 @@ def ask_all(library: Library, sets: dict[str, list[Path]], same: set[str]) -> li
                 if other != name and {name, other} <= same:
                     continue
                 own = other == name
-                total = int(index.units.first_tokens[-1])
+                total = int(index.passages.first_tokens[-1])
                 centre = int(one.tokens[0][0]) if own and one.tokens else draw.randrange(total)
                 for cut in CUTS:
-                    within = cut_units(index, cut, centre)
+                    within = cut_passages(index, cut, centre)
                     share = index.shared(one.item.question, within=within)
                     found.append(Asked(name, cut, own, -1.0 if share is None else share))
     return found

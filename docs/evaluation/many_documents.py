@@ -202,7 +202,7 @@ def selection(folder: Path, runs: int) -> None:
     told = {f"{name}_ms": round(median(values)) for name, values in steps.items()}
     index = [path for path in (folder / "index").iterdir() if path.name.startswith("segment-")]
     told |= {"segments": len(index), "index_mb": sum(p.stat().st_size for p in index) >> 20}
-    tell("selection", **told, second_question_ms=round(second), units=len(words.units))
+    tell("selection", **told, second_question_ms=round(second), passages=len(words.passages))
 
 
 def make(library: Library, count: int, size: int) -> int:

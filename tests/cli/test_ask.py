@@ -48,12 +48,12 @@ def test_the_answer_then_the_passages(asking, shelf):
     result = asking("ask", QUESTION)
     assert result.exit_code == 0, result.output
     assert result.stderr == "document: book (the latest)\n"
-    answer, sentence, passages = result.stdout.split("\n\n")
-    lines = passages.splitlines()
+    answer, sentence, *passages = result.stdout.split("\n\n")
+    lines = "".join(passages).splitlines()
     assert answer.strip()
     place = rf"{re.escape(str(shelf.parent))}/book\.txt:\d+"
-    assert re.fullmatch(rf'{place}: "[^\n]*boat[^\n]*"', sentence)
-    assert 1 <= len(lines) <= answers.SOURCES
+    assert re.fullmatch(rf'{place}: "[^\n]*boat[^\n]*"', sentence.strip())
+    assert len(lines) <= answers.SOURCES
     assert all(
         re.match(rf"{re.escape(str(shelf.parent))}/book\.txt:\d+: \S", line) for line in lines
     )
@@ -87,7 +87,7 @@ def test_no_passage_repeats_the_sentence(asking):
     told = json.loads(asking("ask", QUESTION, "--json").stdout)["sentence"]
     line = clean(" ".join(told["text"].split()))
     shown = asking("ask", QUESTION).stdout
-    passages = shown.split("\n\n")[2].splitlines()
+    passages = "\n".join(shown.split("\n\n")[2:]).splitlines()
     assert shown.count(f':{told["place"]}: "{line}"') == 1
     assert not any(f":{told['place']}: " in passage for passage in passages)
 
@@ -206,7 +206,7 @@ def test_no_sentence_follows_an_answer_that_there_is_none(asking, monkeypatch):
     answer, passages = asking("ask", QUESTION).stdout.split("\n\n")
     assert (answer, ': "' in passages) == (clean(values["answer"]), False)
     assert json.loads(asking("ask", QUESTION, "--json").stdout)["sentence"] == values["sentence"]
-    assert asking("ask", QUESTION, "--anyway").stdout.count("\n\n") == 2
+    assert asking("ask", QUESTION, "--anyway").stdout.count(': "') == 1
 
 
 def test_what_has_no_room_in_the_window_is_told(asking):
@@ -224,7 +224,7 @@ def test_an_answer_ends_before_a_stop_string_and_says_so(asking):
     assert stopped["answer"] == whole["answer"].partition(cut)[0].strip()
     assert stopped["tokens"]["answer"] <= whole["tokens"]["answer"]
     text = asking("ask", QUESTION, "--no-sources", *options).stdout
-    assert text.rstrip("\n") == clean(stopped["answer"])
+    assert text.rstrip() == clean(stopped["answer"])
 
 
 def test_how_an_answer_is_drawn_comes_from_the_profile(asking, longctx, model_folder, tmp_path):

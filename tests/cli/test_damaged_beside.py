@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_passages import small_passages
 
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
@@ -15,8 +16,8 @@ NAMES = ("book", "letter", "third")
 
 
 @pytest.fixture(autouse=True)
-def small_units(monkeypatch):
-    monkeypatch.setattr("longctx.core.retrieve.unit_table.UNIT", 8)
+def small_cuts(monkeypatch):
+    small_passages(monkeypatch, 8)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def three(model_folder, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("three")
     setup = Setup(model=str(model_folder), profile=str(model_folder / "profile.yaml"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("longctx.core.retrieve.unit_table.UNIT", 8)
+        small_passages(patch, 8)
         for number, name in enumerate(NAMES):
             text = f"news of rain {number}, and salt for the keeper of the boat\n" * 9
             (folder / f"{name}.txt").write_text(text)

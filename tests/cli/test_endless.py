@@ -27,7 +27,6 @@ COMMANDS = [
     ("find", "boat", "--all"),
     ("ask", "boat"),
     ("gc",),
-    ("upgrade",),
     ("export", "book", "{}/book.longctx"),
     ("import", "{}/book.longctx", "--name", "other"),
     ("find", "boat", "--doc", "other", "--gather-by", "bm25"),

@@ -236,7 +236,7 @@ def test_json_of_a_search_by_words(by_words):
     values = by_words("customer refund")
     assert (values["found"], values["evidence"]) == ("yes", 1.0)
     assert values["documents"] == ["book"]
-    assert values["tokens"]["document"] == len(TEXT.split())
+    assert values["tokens"]["document"] == len(TEXT.split()) + TEXT.count("\n")
     assert values["tokens"]["gathered"] > 0
     assert (values["state"]["gathered_by"], values["state"]["device"]) == ("bm25", None)
     far = by_words("submarine periscope torpedo")
@@ -280,7 +280,7 @@ def test_what_is_no_counted_word_is_found_as_it_stands(find, written, query):
 
 def test_a_long_question(longctx, written):
     written(TEXT)
-    result = longctx("find", " ".join(f"word{n}" for n in range(4999)) + " zeppelin")
+    result = longctx("find", "unheard of " * 2499 + "zeppelin")
     assert result.exit_code == 0
     assert sorted(numbers(result.stdout)) == [100, 250, 350]
 
@@ -392,13 +392,13 @@ def test_words_are_marked_where_there_are_colours(find, written, monkeypatch):
 
 def test_lines_of_several_documents_have_their_names(longctx, written):
     written(TEXT, name="book")
-    written("rain\n" * 70 + "a zeppelin of ours\n", name="letter")
+    written("rain\n" * 70 + "a lost zeppelin\n", name="letter")
     both = ["--doc", "book", "--doc", "letter"]
-    told = longctx("find", "zeppelin ours", *both).stdout.splitlines()
-    assert told[0] == "letter: 0.txt:71: a zeppelin of ours"
+    told = longctx("find", "zeppelin lost", *both).stdout.splitlines()
+    assert told[0] == "letter: 0.txt:71: a lost zeppelin"
     assert sorted(line.split(": ")[0] for line in told) == ["book"] * 3 + ["letter"]
-    assert longctx("find", "zeppelin ours", "--all").stdout.splitlines() == told
-    values = json.loads(longctx("find", "zeppelin ours", "--all", "--json").stdout)
+    assert longctx("find", "zeppelin lost", "--all").stdout.splitlines() == told
+    values = json.loads(longctx("find", "zeppelin lost", "--all", "--json").stdout)
     assert values["documents"] == ["book", "letter"]
     assert values["passages"][0]["document"] == "letter"
     assert (values["state"]["left_out"], values["state"]["skipped"]) == (0, [])
@@ -513,8 +513,6 @@ def test_a_damaged_word_index_is_counted_again(longctx, library, model_options, 
     assert (result.exit_code, result.stdout) == (0, whole.stdout)
     told = [line for line in result.stderr.splitlines() if "counted again" in line]
     assert len(told) == 1
-    assert told[0].endswith("`longctx upgrade book` writes it")
+    assert told[0].endswith("`longctx ingest PATH... --name book --replace` writes it")
     values = json.loads(longctx(command, "a boat", "--json", *more, *model_options).stdout)
     assert values["state"]["counted_again"] == ["book"]
-    assert longctx("upgrade", "book").exit_code == 0
-    assert longctx(command, "a boat came home", *more, *model_options).stderr == whole.stderr

@@ -249,7 +249,7 @@ Generation.texts = waiting
 @pytest.fixture
 def asked(library, model_options):
     """A program that is in the midst of an answer."""
-    words = ["ask", "who wrote?", "--doc", "book", *model_options]
+    words = ["ask", "who came home with news?", "--anyway", "--doc", "book", *model_options]
     running = []
 
     def start(*options: str) -> Process:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from word_documents import write_texts
 
-from longctx.core.retrieve.segment import OF_UNITS
+from longctx.core.retrieve.segment import COLUMNS
 from longctx.core.store.confined import Confined
 from longctx.core.store.library import Library
 from longctx.core.store.segments import SegmentFiles
@@ -93,7 +93,7 @@ def forge(many: Library, name: str, change) -> None:
     """Writes the word index anew with one of its tensors changed."""
     files = SegmentFiles(Confined(many.path))
     [kept] = files.read()
-    names = ("terms", "heads", "units", "counts", *OF_UNITS)
+    names = ("terms", "heads", "passages", "counts", *COLUMNS)
     arrays = {name: np.array(files.open(kept).array(name)) for name in names}
     arrays[name] = change(arrays[name]).astype(arrays[name].dtype)
     files.replace([files.add(arrays, kept.documents, [kept])])

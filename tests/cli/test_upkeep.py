@@ -6,7 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from small_documents import begin, files_of, flip
+from small_documents import begin, files_of, flip, forge
 
 from longctx.cli import progress, render
 from longctx.cli.text import size
@@ -288,3 +288,40 @@ def test_ctrl_c_leaves_nothing(longctx, library, tmp_path, monkeypatch):
     assert [path.name for path in (library / "documents").iterdir()] == ["book"]
     assert not list((library / "unfinished").iterdir())
     assert not (tmp_path / "other.longctx").exists()
+
+
+def test_a_damaged_index_is_named_by_verify(longctx, library, model_options):
+    flip(library / "documents" / "book" / "words-00000.safetensors", 100)
+    result = longctx("verify")
+    assert result.exit_code == 13
+    assert "words-00000.safetensors" in result.stdout
+    assert longctx("find", "news", *model_options).exit_code == 0
+
+
+def test_a_damaged_index_is_not_exported(longctx, library, tmp_path):
+    flip(library / "documents" / "book" / "words-00000.safetensors", 100)
+    file = tmp_path / "out.longctx"
+    assert "left out" in longctx("export", "book", file).stderr
+    assert longctx("import", file, "--name", "copy").exit_code == 0
+    assert longctx("verify", "copy").exit_code == 0
+
+
+def test_an_earlier_format_is_refused_until_it_is_ingested_again(longctx, library, tmp_path):
+    longctx("export", "book", tmp_path / "new.longctx")
+    (library / "library.json").write_bytes(b'{\n "format": 3\n}\n')
+    forge(
+        library / "documents" / "book", lambda data: (data.pop("language"), data.update(format=3))
+    )
+    old = (tmp_path / "new.longctx").read_bytes().replace(b'"format": 4', b'"format": 3')
+    (tmp_path / "old.longctx").write_bytes(old)
+    result = longctx("import", tmp_path / "old.longctx", "--name", "other")
+    assert (result.exit_code, "has format 3" in result.stderr) == (13, True)
+    result = longctx("verify")
+    assert (result.exit_code, "has format 3" in result.stdout) == (13, True)
+    assert "longctx ingest" in result.stdout
+    (tmp_path / "book.txt").write_text("the keeper wrote of rain\n")
+    again = longctx(
+        "ingest", tmp_path / "book.txt", "--model", "tiny", "--name", "book", "--replace"
+    )
+    assert again.exit_code == 0, again.stderr
+    assert json.loads(longctx("show", "book", "--json").stdout)["language"] == "en"

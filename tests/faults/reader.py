@@ -1,4 +1,4 @@
-"""Reads, upgrades, renames documents in processes of their own that are killed where a test says.
+"""Reads documents in processes of their own that are killed where a test says.
 
 A server, so that torch is imported once: it takes one JSON line a job on standard input, forks,
 and the child does what it says. A job names an event at which the child kills itself: the n-th time
@@ -24,9 +24,6 @@ from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import prepare
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest.checkpoints import Cadence
-from longctx.core.retrieve.word_tables import word_tables
-from longctx.core.store.library import Library
-from longctx.core.store.upgrade import upgrade
 from longctx.core.tokens import tokens
 
 EVENTS = {"open": 0, "os.rename": 0, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0}
@@ -75,14 +72,6 @@ def read(job: dict, told: int) -> None:
         if job.get("ask"):
             with Session(Path(job["library"]), None, Setup(**job["setup"])) as session:
                 session.ask(job["ask"])
-            os._exit(0)
-        if job.get("upgrade"):
-            store = Library.open(Path(job["library"]))
-            done = [done.status for done in upgrade(store, word_tables)]
-            print(json.dumps({"statuses": done}), file=sys.stderr)
-            os._exit(0)
-        if job.get("rename"):
-            Library.open(Path(job["library"])).rename(*job["rename"])
             os._exit(0)
         done = ingesting.ingest(
             Path(job["library"]),

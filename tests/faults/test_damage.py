@@ -401,10 +401,10 @@ def test_a_snapshot_that_lies_is_not_gone_on_with(begun, sources, setup, tmp_pat
 def test_a_state_of_a_newer_format_is_refused(library, ask):
     path = library / "documents" / "book" / "manifest.json"
     before = path.read_bytes()
-    values = {**json.loads(before), "format": 4, "novelty": True}
+    values = {**json.loads(before), "format": 5, "novelty": True}
     try:
         path.write_bytes(json.dumps(values).encode())
-        with pytest.raises(StateMismatch, match=r"format 4: this .* reads formats 2 and 3.*ingest"):
+        with pytest.raises(StateMismatch, match=r"format 5: this .* reads format 4.*ingest"):
             ask()
     finally:
         path.write_bytes(before)

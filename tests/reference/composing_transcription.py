@@ -1,11 +1,11 @@
-"""A literal transcription of how passages are chosen and composed: sets of tokens, and loops.
+"""A literal transcription of how passages are gathered and composed: sets of tokens, and loops.
 
 It knows the rules as docs/commands.md tells them, and nothing of the code.
 """
 
 from collections.abc import Callable
 
-Window = tuple[int, int, int]  # first token, end, source; grown to whole sentences
+Passage = tuple[int, int, int]  # first token, end, source
 Run = tuple[int, int]
 
 
@@ -21,26 +21,26 @@ def runs_of(tokens: set[int], source_of: Callable[[int], int]) -> list[Run]:
 
 
 def chosen(
-    windows: list[Window],
+    passages: list[Passage],
     scores: list[float],
     count: int,
     most: int | None,
     size: Callable[[Run], int],
     between: int,
 ) -> list[Run]:
-    """The passages, best first; the best window fits.
+    """The runs of passages, best first; the best passage fits.
 
-    Windows come best first, of equal ones the first. One that would bring more tokens than `count`
-    is passed over, 17 of these in a row are the end, and so is one that would begin a passage more
-    than the most.
+    Passages come best first, of equal ones the first. One that would bring more tokens than `count`
+    is passed over, 17 of these in a row are the end, and so is one that would begin a run more than
+    the most. Neighbours of one source are one run.
     """
-    best_first = sorted(range(len(windows)), key=lambda number: (-scores[number], number))
-    source_of = {t: s for first, end, s in windows for t in range(first, end)}.__getitem__
+    best_first = sorted(range(len(passages)), key=lambda number: (-scores[number], number))
+    source_of = {t: s for first, end, s in passages for t in range(first, end)}.__getitem__
     taken: set[int] = set()
     passed = 0
     kept: list[int] = []
     for number in best_first:
-        first, end, source = windows[number]
+        first, end, source = passages[number]
         before = runs_of(taken, source_of)
         more = taken | set(range(first, end))
         after = runs_of(more, source_of)
@@ -57,7 +57,7 @@ def chosen(
     runs = runs_of(taken, source_of)
 
     def rank(run: Run) -> int:
-        inside = [n for n in kept if run[0] <= windows[n][0] and windows[n][1] <= run[1]]
+        inside = [n for n in kept if run[0] <= passages[n][0] and passages[n][1] <= run[1]]
         return min(best_first.index(number) for number in inside)
 
     return sorted(runs, key=rank)

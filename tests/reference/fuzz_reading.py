@@ -18,7 +18,6 @@ from longctx.core.api.told import details, summary
 from longctx.core.api.words_alone import Opened
 from longctx.core.common.errors import StateMismatch
 from longctx.core.retrieve.lexical import PassageIndex
-from longctx.core.retrieve.unit_table import Units
 from longctx.core.retrieve.word_tables import count_tables, read_table
 from longctx.core.store import shards
 from longctx.core.store.document import Document
@@ -162,9 +161,8 @@ def _verified(document: Document, rng: random.Random) -> None:
 
 
 def _word_tables(document: Document, rng: random.Random) -> None:
-    units = Units.of(document.manifest)
-    for number in range(count_tables(units)):
-        read_table(document, units, number)
+    for number in range(count_tables(document.manifest)):
+        read_table(document, number)
 
 
 def _sameness(document: Document, rng: random.Random) -> None:

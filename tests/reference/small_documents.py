@@ -97,33 +97,19 @@ def begin(library: Library, name: str = "book", data: bytes = b"begun") -> Path:
     return library.path / "unfinished" / name
 
 
-def word_table(units: int = 1, first: int = 0, stem: str = "one") -> dict[str, np.ndarray]:
-    """A table of the word index, as if each unit of a source had one word, once."""
-    tokens = np.arange(units, dtype=np.int64) * 64 + first
+def word_table(passages: int = 1, first: int = 0, stem: str = "one") -> dict[str, np.ndarray]:
+    """A table of the word index, as if each passage of a source had one word, once."""
+    tokens = np.arange(passages, dtype=np.int64) * 64 + first
     return {
         "terms": np.frombuffer(bytearray(f"{stem}\n".encode()), np.uint8),
-        "heads": np.array([0, units], np.int32),
-        "units": np.arange(units, dtype=np.int32),
-        "counts": np.ones(units, np.uint8),
-        "lengths": np.ones(units, np.int32),
-        "sources": np.zeros(units, np.int32),
+        "heads": np.array([0, passages], np.int32),
+        "passages": np.arange(passages, dtype=np.int32),
+        "counts": np.ones(passages, np.uint8),
+        "lengths": np.ones(passages, np.int32),
+        "sources": np.zeros(passages, np.int32),
         "tokens": tokens,
         "bytes": tokens * 2,
     }
-
-
-def as_format_2(folder: Path) -> None:
-    """Makes a document what an older longctx would have written."""
-    for path in folder.glob("words-*"):
-        path.unlink()
-
-    def older(data: dict) -> None:
-        data["format"] = 2
-        del data["title"], data["units"]
-        data["shards"] = [shard for shard in data["shards"] if shard["group"] != "words"]
-
-    forge(folder, older)
-    (folder / "manifest.json").write_text(Manifest.read(folder).to_json())
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -62,14 +62,15 @@ from longctx.core.retrieve.ranked import Ranked
 
 
 class GatherSource(gather_by.GatherSource):
-    """The windows by BM25, doubled."""
+    """The passages by BM25, doubled."""
 
     embeddings = "unused"
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """See `gather_by.GatherSource`."""
-        units, words = sought.index.units, sought.index.window_scores(sought.words)
-        return Ranked(units, units.windows, 2 * words, words, None)
+        passages = sought.index.passages
+        words = sought.index.scores_in(sought.words, passages.alone())
+        return Ranked(passages, 2 * words, words, None)
 '''
 FORMAT = '''\
 """Verses: lines between blank lines, cited by verse."""

@@ -243,7 +243,7 @@ class _Asker:
         document = library.document(NAME)
         kept, index = KeptRows(engine.device), PassageIndex(document)
         with ReadAhead() as ahead:  # as a session does, while the model is loaded
-            words = ahead.submit(lambda: index.units)
+            words = ahead.submit(lambda: index.passages)
             method = engine.new_method(saved_snapshot(document, engine.device), document)
             kept.warm(document)
             words.result()

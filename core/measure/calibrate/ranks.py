@@ -15,10 +15,10 @@ from torch import Tensor
 
 from longctx.core.common.errors import LongctxError
 from longctx.core.measure.calibrate.tapping import LayerStates, Unit
-from longctx.core.retrieve.unit_table import UNIT
 
 MAXSIM, MNR = MEASURES = ("maxsim", "mnr")
 KINDS = ("q", "k", "v", "attention", "hidden")
+UNIT = 64  # tokens; a window is two neighbouring units
 NEIGHBOURS = 20  # neighbours that a token's score is averaged with, half on each side
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from longctx.core.retrieve.lexical import PassageIndex
     from longctx.core.retrieve.ranked import Ranked
-    from longctx.core.retrieve.unit_table import Units
 
 METHOD = "method"  # the rule of the document's own method
 USUAL = "hybrid"  # finds most: docs/benchmarks/accuracy.md, "Gather recall"
@@ -28,15 +27,10 @@ _registry = Registry(__name__, "gather source")
 
 
 class Maxima(Protocol):
-    """The best cosine of each question token in each unit; see `late_interaction.py`."""
+    """The best cosine of each question token in each passage; see `late_interaction.py`."""
 
-    @property
-    def units(self) -> "Units":
-        """Those of the documents."""
-        ...
-
-    def scores(self, width: int) -> "np.ndarray":
-        """Standardised MaxSim of each stretch of `width` units, (S,) float64."""
+    def scores(self, ranges: "np.ndarray") -> "np.ndarray":
+        """Standardised MaxSim of ranges (R, 2) of passages, (R,) float64."""
         ...
 
 
@@ -46,20 +40,18 @@ class Sought:
 
     Attributes:
         words: the user's words.
-        maxima: gives the best cosine of each question token in each unit; None: a document has no
-            embeddings.
-        index: the words of the documents' windows.
-        width: units of a window.
+        maxima: gives the best cosine of each question token in each passage; None: a document has
+            no embeddings.
+        index: the passages of the documents, and their words.
     """
 
     words: str
     maxima: "Callable[[], Maxima] | None"
     index: "PassageIndex"
-    width: int = 2
 
 
 class GatherSource(Contract, abstract=True):
-    """Ranks the windows of documents.
+    """Ranks the passages of documents.
 
     Attributes:
         embeddings: "needed": it finds nothing in a document without them; "used": it works without
@@ -70,7 +62,7 @@ class GatherSource(Contract, abstract=True):
 
     @abstractmethod
     def rank(self, sought: Sought) -> "Ranked":
-        """How well each window fits; ties go to the earlier window."""
+        """How well each passage fits; ties go to the earlier passage."""
 
 
 def names() -> list[str]:

@@ -1,19 +1,17 @@
 """BM25: the question's words alone, without a model.
 
-It ranks windows of 128 tokens; `PassageIndex` makes them and counts their words.
+A passage counts with the words of its neighbours (`core/retrieve/ranked.py`).
 """
 
 from longctx.core.retrieve import gather_by
-from longctx.core.retrieve.ranked import Ranked
+from longctx.core.retrieve.ranked import Ranked, by_words
 
 
 class GatherSource(gather_by.GatherSource):
-    """Ranks windows by BM25."""
+    """Ranks passages by BM25."""
 
     embeddings = "unused"
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """See `gather_by.GatherSource`."""
-        units, width = sought.index.units, sought.width
-        words = sought.index.window_scores(sought.words, width)
-        return Ranked(units, units.spans(width), words, words, None)
+        return by_words(sought.index, sought.words)

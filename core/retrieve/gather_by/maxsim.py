@@ -1,6 +1,6 @@
 """Standardised MaxSim: embeddings alone.
 
-It ranks windows of 128 tokens by late interaction over the embeddings that REFORM keeps
+It ranks passages by late interaction over the embeddings that REFORM keeps
 (`core/retrieve/late_interaction.py`).
 """
 
@@ -9,13 +9,13 @@ from longctx.core.retrieve.ranked import Ranked
 
 
 class GatherSource(gather_by.GatherSource):
-    """Ranks windows by standardised MaxSim."""
+    """Ranks passages by standardised MaxSim."""
 
     embeddings = "needed"
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """See `gather_by.GatherSource`."""
         assert sought.maxima, "embeddings are needed"
-        maxima = sought.maxima()
-        meaning = maxima.scores(sought.width)
-        return Ranked(maxima.units, maxima.units.spans(sought.width), meaning, None, meaning)
+        passages = sought.index.passages
+        meaning = sought.maxima().scores(passages.alone())
+        return Ranked(passages, meaning, None, meaning)

@@ -20,5 +20,5 @@ SECOND = 10**9
 )
 def test_a_time_that_no_calendar_has_is_unknown(modified, saved):
     stamp = (modified, 1, 1, 1)
-    facts = Facts("a", None, "complete", 1, 1, "reform", {}, {}, True, "", (), stamp)
+    facts = Facts("a", None, "complete", 1, 1, "reform", {}, {}, True, "", (), stamp=stamp)
     assert listed(facts)["saved"] == saved

@@ -8,6 +8,7 @@ from pathlib import Path
 import composing_transcription as transcription
 import pytest
 import torch
+from small_passages import small_passages
 from transformers import AutoModelForCausalLM
 
 from longctx.core.ask import candidates, gathering, reranking
@@ -20,9 +21,8 @@ from longctx.core.ask.session import Session
 from longctx.core.ingest.ingest import ingest
 from longctx.core.kv.kept_prompts import KeptPrompts
 from longctx.core.model.adapter import Decoder
-from longctx.core.passages.sentences import grown
 from longctx.core.profile.sampling import Sampling
-from longctx.core.retrieve import unit_table
+from longctx.core.retrieve.best_passages import run_of
 from longctx.core.store.library import Library
 
 pytestmark = pytest.mark.usefixtures("models_loaded_once")
@@ -33,9 +33,11 @@ QUESTION = "which boat came home past the zeppelin?"
 FEW = Sampling(max_new_tokens=2)
 
 
-@pytest.fixture(autouse=True)
-def small_units(monkeypatch):
-    monkeypatch.setattr(unit_table, "UNIT", 16)
+@pytest.fixture(scope="module", autouse=True)
+def small_cuts():
+    with pytest.MonkeyPatch.context() as patch:
+        small_passages(patch, 32)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +142,7 @@ def test_logits_are_those_of_transformers_on_that_prompt(opened, prompts, model_
 
 def test_what_fits_as_a_whole_is_read_as_it_is(opened, prompts):
     plain = opened("", "short").ask(QUESTION, sampling=FEW)
-    answer = opened('order: best-first, separator: "--", passages: 1, window: 64', "short").ask(
+    answer = opened('order: best-first, separator: "--", passages: 1', "short").ask(
         QUESTION, sampling=FEW
     )
     assert prompts[0] == prompts[1]
@@ -152,7 +154,7 @@ def test_what_fits_as_a_whole_is_read_as_it_is(opened, prompts):
 
 def test_the_published_rule_is_as_published(opened, prompts):
     plain = opened("", "long").ask(QUESTION, sampling=FEW, gather_by="method")
-    reading = 'order: best-first, separator: "--", passages: 1, window: 64, tokens: 30'
+    reading = 'order: best-first, separator: "--", passages: 1, tokens: 30'
     changed = opened(reading, "long").ask(QUESTION, sampling=FEW, gather_by="method")
     assert prompts[0] == prompts[1]
     assert (changed.answer, changed.passages) == (plain.answer, plain.passages)
@@ -164,19 +166,9 @@ def test_what_is_asked_for_overrides_the_profile(opened):
     assert usual.state["read"]["passages"] == 1
     more = session.ask(QUESTION, 180, FEW, passages=2)
     assert more.state["read"]["passages"] == 2
-    assert 80 < more.state["read"]["tokens"] < 180
+    assert usual.state["read"]["tokens"] < more.state["read"]["tokens"] < 180
     assert session.find(QUESTION, 180).tokens["gathered"] > more.tokens["gathered"] / 2
     assert "read" not in session.find(QUESTION).state
-
-
-@pytest.mark.parametrize(("window", "least", "most"), [(64, 16, 80), (256, 64, 140)])
-def test_windows_are_as_long_as_the_profile_says(opened, window, least, most):
-    session = opened(f"window: {window}, passages: 1, tokens: 200", "long")
-    (passage,) = session.ask(QUESTION, sampling=FEW, gather_by="bm25").passages
-    count = len(session.engine.files.tokenizer(passage.text).input_ids)
-    assert least <= count <= most
-    assert "zeppelin" in passage.text
-    assert passage.text.startswith("line")
 
 
 def test_other_readings_leave_a_document_unchanged(library, setup, tmp_path):
@@ -204,33 +196,29 @@ def test_a_state_of_one_number_format_is_asked_in_another(tmp_path, setup, read,
     assert both > 0.8 * max(map(len, gathered))
 
 
-def test_the_windows_in_which_the_model_finds_an_answer_come_first(opened, prompts, model_folder):
+def test_the_passages_in_which_the_model_finds_an_answer_come_first(opened, prompts, model_folder):
     session = opened("", "long")
     engine, way = session.engine, session._way(QUESTION, None)
     asked = Question(*engine.prompt.question(QUESTION), 2, words=QUESTION)
-    ranked, taken = way.ranked(asked), []
-    for window in sorted(range(len(ranked.scores)), key=lambda w: -ranked.scores[w]):
-        first, last = ranked.windows[window].tolist()
-        if len(taken) < 4 and not any(a <= last and first <= b for _, a, b in taken):
-            taken.append((window, first, last))
+    ranked = way.ranked(asked)
+    taken = sorted(range(len(ranked.scores)), key=lambda number: -ranked.scores[number])[:4]
     model = AutoModelForCausalLM.from_pretrained(model_folder).eval()
     firsts = first_tokens(engine.files.tokenizer)
     (rows,) = (part["ids"] for _, part in way.documents[0].rows("tokens", ("ids",)))
-    runs, odds, units = [], [], ranked.units
-    for _, first, last in taken:
-        low, high = int(units.tokens[first]), int(units.tokens[last] + units.lengths[last])
-        runs.append(grown(way.documents[0], low, high))
-        ids = torch.cat([engine.prompt.prefix(), rows[slice(*runs[-1])].long(), asked.ids])
+    odds = []
+    for number in taken:
+        own = rows[slice(*run_of(ranked.passages, number))].long()
+        ids = torch.cat([engine.prompt.prefix(), own, asked.ids])
         with torch.inference_mode():
             lacks = model(ids[None]).logits[0, -1].softmax(-1)[firsts].sum().double()
         odds.append(float(torch.log((1 - lacks) / lacks)))
-    found = [float(ranked.scores[window]) for window, _, _ in taken]
+    found = [float(ranked.scores[number]) for number in taken]
     total = standardised(found) + WEIGHT * standardised(odds)
     order = total.argsort(descending=True).tolist()
     assert order != sorted(order)  # by chance of this model; else reranking would show nothing
-    again = reranked(ranked, way.documents, way._composer, asked.ids, 4)
+    again = reranked(ranked, way._composer, asked.ids, 4)
     best = (-again.scores).argsort(kind="stable")[:4].tolist()
-    assert best == [taken[number][0] for number in order]
+    assert best == [taken[number] for number in order]
     rest = [w for w in (-again.scores).argsort(kind="stable").tolist() if w not in best]
     assert rest == [w for w in (-ranked.scores).argsort(kind="stable").tolist() if w not in best]
 
@@ -240,14 +228,14 @@ def test_what_the_model_found_itself_is_reranked_too(opened, prompts):
     asked = Question(*session.engine.prompt.question(QUESTION), 2, words=QUESTION)
     way = session._way(QUESTION, None)
     begun = way.begin(asked, lambda: None).found()
-    again = reranked(way.ranked(asked), way.documents, way._composer, asked.ids, 4)
+    again = reranked(way.ranked(asked), way._composer, asked.ids, 4)
     assert begun.ranked.scores.tolist() == pytest.approx(again.scores.tolist())
     usual = opened("passages: 1, tokens: 200", "long")
     plain = usual._way(QUESTION, None).begin(asked, lambda: None).found()
     assert plain.ranked.scores.tolist() != pytest.approx(again.scores.tolist())
 
 
-def test_no_more_windows_are_read_side_by_side_than_there_is_room_for(opened, monkeypatch):
+def test_no_more_passages_are_read_side_by_side_than_there_is_room_for(opened, monkeypatch):
     session = opened("", "long")
     asked = Question(*session.engine.prompt.question(QUESTION), 2, words=QUESTION)
     way, beside, of = session._way(QUESTION, None), [], KeptPrompts.of
@@ -257,11 +245,11 @@ def test_no_more_windows_are_read_side_by_side_than_there_is_room_for(opened, mo
         return of(kept, beginnings, read)
 
     monkeypatch.setattr(KeptPrompts, "of", noted)
-    whole = reranked(way.ranked(asked), way.documents, way._composer, asked.ids, 4)
+    whole = reranked(way.ranked(asked), way._composer, asked.ids, 4)
     assert beside.pop() == 4
     monkeypatch.setattr(reranking, "BESIDE", 1)
     session.engine._kept_prompts = KeptPrompts()
-    parts = reranked(way.ranked(asked), way.documents, way._composer, asked.ids, 4)
+    parts = reranked(way.ranked(asked), way._composer, asked.ids, 4)
     assert beside == [1] * 4
     assert parts.scores.tolist() == pytest.approx(whole.scores.tolist(), abs=1e-4)
 
@@ -281,7 +269,7 @@ def test_scores_have_the_same_bits_whatever_was_read_before(opened, monkeypatch)
     for before in ([], [3], [5, 2]):
         session.engine._kept_prompts = KeptPrompts()
         passes.clear()
-        more = ranked, way.documents, way._composer, asked.ids
+        more = ranked, way._composer, asked.ids
         again = [reranked(*more, most) for most in (*before, 8)][-1]
         texts = sorted(ids for ids in passes if ids[-len(asked.ids) :] != asked.ids.tolist())
         found.append((again.scores.tolist(), passes[-1], texts))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from small_documents import forge
+from small_passages import small_passages
 
 from longctx.core.ask import candidates, gathering, joint
 from longctx.core.ask.answering import Question
@@ -30,9 +31,11 @@ COUNT = 20
 WITH_ZEPPELIN = 13
 
 
-@pytest.fixture(autouse=True)
-def small_units(monkeypatch):
-    monkeypatch.setattr("longctx.core.retrieve.unit_table.UNIT", 8)
+@pytest.fixture(scope="module", autouse=True)
+def small_cuts():
+    with pytest.MonkeyPatch.context() as patch:
+        small_passages(patch, 16)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +186,10 @@ def test_scores_are_standardised_over_all_documents(several, library, setup_rand
         with Session(library.path, name, setup_random) as session:
             way = session._way(QUESTION, "maxsim")
             asked = Question(*session.engine.prompt.question(QUESTION), words=QUESTION)
-            parts.append(way.unit_maxima(asked))
-    together = Maxima.joined(joint.units, parts)
-    assert torch.equal(torch.from_numpy(joint.meaning), torch.from_numpy(together.scores(2)))
-    assert joint.windows[int(joint.words.argmax())][0] >= joint.units.first_units[1]
+            parts.append(way.passage_maxima(asked))
+    together = Maxima.joined(parts).scores(joint.passages.alone())
+    assert joint.meaning.tolist() == together.tolist()
+    assert joint.passages.documents[joint.words.argmax()] == 1
 
 
 # --- which can be asked ---

@@ -7,6 +7,7 @@ from pathlib import Path
 import chat_server
 import pytest
 from chat_server import Misbehaving, events, reply, stream
+from small_passages import small_passages
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from longctx.core.ask import candidates
@@ -16,7 +17,6 @@ from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.ingest.ingest import ingest
 from longctx.core.profile.sampling import Sampling
-from longctx.core.retrieve import unit_table
 from longctx.core.store.library import Library
 
 pytestmark = pytest.mark.usefixtures("models_loaded_once")
@@ -26,9 +26,15 @@ QUESTION = "which boat saw the zeppelin?"
 KEYS = ("LONGCTX_SERVER_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "LONGCTX_PLAIN_HTTP")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_cuts():
+    with pytest.MonkeyPatch.context() as patch:
+        small_passages(patch, 32)
+        yield
+
+
 @pytest.fixture(autouse=True)
-def small_units(monkeypatch):
-    monkeypatch.setattr(unit_table, "UNIT", 16)
+def no_keys(monkeypatch):
     for name in KEYS:
         monkeypatch.delenv(name, raising=False)
 
@@ -37,7 +43,7 @@ def small_units(monkeypatch):
 def library(tmp_path_factory, setup) -> Path:
     folder = tmp_path_factory.mktemp("served")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unit_table, "UNIT", 16)
+        small_passages(patch, 32)
         for name, lines in {"book": LINES, "kept": LINES[:30], "notes": LINES[20:60]}.items():
             (folder / f"{name}.txt").write_text("\n".join(lines), "utf-8")
             changed = dataclasses.replace(setup, method="reattention" if name == "kept" else None)

@@ -69,11 +69,11 @@ def shell(tmp_path_factory) -> Shell:
 
 def printed(capsys, name: str, what: str) -> str:
     """A remedy as it is printed, from its command on."""
-    if what == "upgrade":
+    if what == "words":
         state = {"without_embeddings": [], "counted_again": [name]}
         found = {"question": "", "passages": [{}], "found": "yes", "documents": [name]}
         cautions.warn_of_search({**found, "state": state})
-        return re.search(r"`(longctx upgrade .*)` writes it$", capsys.readouterr().err, re.S)[1]
+        return re.search(r"`(longctx ingest .*)` writes it$", capsys.readouterr().err, re.S)[1]
     document = SimpleNamespace(manifest=SimpleNamespace(name=name))
     render.error(f"error: {LongctxError('x', 'y', f'Read everything anew: {anew(document)}')}")
     return capsys.readouterr().err.partition("anew: ")[2].rstrip("\n")
@@ -81,19 +81,18 @@ def printed(capsys, name: str, what: str) -> str:
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_name_is_one_word_and_runs_nothing(shell, capsys, name):
-    end = ["--"] if name.startswith("-") else []
-    assert shell.words(printed(capsys, name, "upgrade")) == ["upgrade", *end, name]
     given = [f"--name={name}"] if name.startswith("-") else ["--name", name]
-    assert shell.words(printed(capsys, name, "anew")) == [
-        *("ingest", "PATH...", *given, "--replace"),
-    ]
+    for what in ("words", "anew"):
+        assert shell.words(printed(capsys, name, what)) == [
+            *("ingest", "PATH...", *given, "--replace"),
+        ]
 
 
 @pytest.mark.parametrize("name", CHANGED, ids=ascii)
 def test_a_name_that_is_not_shown_as_it_is_is_not_shown(shell, capsys, name):
-    assert shell.words(printed(capsys, name, "upgrade")) == ["upgrade", "NAME"]
-    told = printed(capsys, name, "anew")
-    assert shell.words(told) == ["ingest", "PATH...", "--name", "NAME", "--replace"]
+    for what in ("words", "anew"):
+        told = printed(capsys, name, what)
+        assert shell.words(told) == ["ingest", "PATH...", "--name", "NAME", "--replace"]
 
 
 @pytest.mark.parametrize("path", [*PLAIN, *CHANGED], ids=ascii)

@@ -207,7 +207,8 @@ def test_the_line_that_is_told_is_right_behind_bytes_that_are_no_text(
     lines += [b"A dragon sleeps under the tower.", *[b"one."] * 8]
     source.write_bytes(b"\n".join(lines))
     ingest(library, [str(source)], setup_random)
-    answer = Session(library, None, setup_random).ask("Where does the dragon sleep?")
+    session = Session(library, None, setup_random)
+    answer = session.ask("Where does the dragon sleep?", 180)
     (told,) = (p for p in answer.passages if "dragon" in p.text)
     assert (told.best_place, told.best_text) == ("8", "A dragon sleeps under the tower.")
 

@@ -22,7 +22,7 @@ from longctx.core.model.attention import causal_attention
 from longctx.core.passages.matching import Query
 from longctx.core.retrieve import late_interaction
 from longctx.core.retrieve.finding import find_hits
-from longctx.core.retrieve.unit_table import Units
+from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.store.library import Library
 from longctx.kernels.quantize import quantize
 
@@ -96,7 +96,9 @@ def test_the_same_is_found_in_the_same_order(library, name, gather_by):
             with looked(library, name, query, gather_by) as light:
                 ours = light.look(query, gather_by)
                 np.testing.assert_allclose(ours.ranked.scores, theirs.ranked.scores, atol=0.02)
-                np.testing.assert_array_equal(ours.ranked.windows, theirs.ranked.windows)
+                np.testing.assert_array_equal(
+                    ours.ranked.passages.tokens, theirs.ranked.passages.tokens
+                )
                 assert hits_of(ours, query) == hits_of(theirs, query)
                 told, wanted = ours.found.as_dict(), theirs.found.as_dict()
             assert told.keys() == wanted.keys()
@@ -208,15 +210,16 @@ def test_quantized_vectors_are_the_same():
 
 @pytest.mark.parametrize("piece", [40, 64, 3000])
 def test_maxima_are_the_same_numbers(library, piece):
-    manifest = manifest_of(library, "long")
-    units, count = Units.of(manifest), manifest.tokens
+    passages = PassageIndex(Library.open(library).document("long")).passages
+    count = int(passages.first_tokens[-1])
     rows, question = quantized(numbers(count, 2, 8)), quantized(numbers(6, 2, 8)[::-1])
     pieces = (Rows(*(x[i : i + piece] for x in rows)) for i in range(0, count, piece))
-    ours = maxima(question, pieces, units)
+    ours = maxima(question, pieces, passages)
     asked = tuple(map(torch.from_numpy, (question.vectors.copy(), question.scales.copy())))
     block = {name: torch.from_numpy(x) for name, x in rows._asdict().items()}
-    theirs, _ = late_interaction.maxima(asked, torch.ones(6, dtype=torch.bool), [(0, block)], units)
+    own = torch.ones(6, dtype=torch.bool)
+    theirs, _ = late_interaction.maxima(asked, own, [(0, block)], passages)
     np.testing.assert_array_equal(ours.best, theirs.numpy())
-    for width in (2, 8):
-        wanted = late_interaction.Maxima(units, theirs).scores(width)
-        np.testing.assert_allclose(Maxima(units, ours.best).scores(width), wanted, atol=1e-9)
+    for ranges in (passages.alone(), passages.around(4)):
+        wanted = late_interaction.Maxima(theirs).scores(ranges)
+        np.testing.assert_allclose(Maxima(ours.best).scores(ranges), wanted, atol=1e-9)

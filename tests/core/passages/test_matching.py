@@ -29,11 +29,15 @@ def best(query: Query, text: str) -> str | None:
         ("看守", "灯塔的看守人", ["看守"]),
         ("map", "地map图 mapx", ["map"]),
         ("$%", "x$%y", ["$%"]),
+        ("strasse", "Straße, STRASSE, Straßen", ["Straße", "STRASSE"]),
+        ("file", "ﬁle fi\u00adle", ["ﬁle", "fi\u00adle"]),
+        ("s", "ß s", ["s"]),
+        ("cafe", "cafe\u0301 cafe", ["cafe"]),
+        ("서울", "서울에서", ["서울"]),
     ],
 )
 def test_an_exact_string_is_found_as_it_stands_but_for_case_and_space(wanted, text, found):
-    pattern = ExactString(wanted).pattern
-    assert [match[0] for match in pattern.finditer(text)] == found
+    assert [text[low:high] for low, high in ExactString(wanted).spans(text)] == found
 
 
 def test_strings_are_the_whole_query_and_what_is_in_quotes():
@@ -51,10 +55,11 @@ def test_strings_are_the_whole_query_and_what_is_in_quotes():
     assert len(strings(" ".join(f'"q{n}"' for n in range(99)))) == 8
 
 
-def test_lines_are_whole_and_long_ones_are_sentences():
+def test_lines_are_whole_and_others_are_sentences():
     text = "first line\n\n  second one  \nthird"
     assert lines(text) == ["first line", "second one", "third"]
-    assert lines(text, 14, 16) == ["second one"]
+    assert lines(text, 13, 25) == ["second one"]
+    assert lines("One is. Two goes. Three", 8, 17) == ["Two goes."]  # no more than is asked for
     long = "The boat came. " * 30
     assert lines(f"a\n{long}\nb", 2, 2 + 30) == ["The boat came.", "The boat came."]
     assert lines("of a line\nnext", whole=False, low=3) == ["a line", "next"]
@@ -77,6 +82,20 @@ def test_of_equal_lines_that_one_has_more_words_in_order():
 def test_an_exact_string_outweighs_words():
     query = Query('keeper boat rain "in the rain"', WEIGHTS)
     assert best(query, "keeper boat rain\nwe sat in the rain") == "we sat in the rain"
+
+
+@pytest.mark.parametrize(
+    ("languages", "text", "marked"),
+    [
+        (("en",), "of maxPoolSize and a pool", ["Pool", "pool"]),
+        (("en",), "snake_boats", ["boats"]),
+        (("de", "en"), "Boote und boats", ["boats"]),
+        (("en",), "灯塔的", ["灯塔"]),
+    ],
+)
+def test_what_of_an_identifier_matches_is_marked(languages, text, marked):
+    query = Query("", {"pool": 1.0, "boat": 1.0, "灯塔": 2.0}, languages=languages)
+    assert [text[low:high] for low, high in query.marked(text)] == marked
 
 
 def test_what_is_marked_does_not_overlap():

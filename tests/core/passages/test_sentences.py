@@ -1,14 +1,8 @@
-"""Where sentences and lines begin and end, and ranges of tokens that grow to them."""
-
-import random
+"""Where sentences and lines begin and end, and words."""
 
 import pytest
-import torch
-from small_documents import HEADER, add_source
 
-from longctx.core.passages.sentences import REACH, grown, sentences, word_begin, word_end
-from longctx.core.store.document import Document
-from longctx.core.store.library import Library
+from longctx.core.passages.sentences import sentences, word_begin, word_end
 
 SENTENCES = [
     # One inner list for each text: its sentences, which the text joins with a space.
@@ -21,22 +15,6 @@ SENTENCES = [
     ["It is Brown v. Hale.", "He said no.", "I said no.", "Rev. Ft. St. Hale sat.", "Sat. 5 May."],
     ["approx. five boats etc. came on Jan. 3.", "Yahoo! is a name."],
 ]
-
-
-@pytest.fixture
-def document_of(tmp_path):
-    """A document of these texts, with a token for every two bytes."""
-
-    def make(*texts: str | bytes) -> Document:
-        library = Library.open(tmp_path / "library", create=True)
-        with library.writer("book", HEADER, True) as writer:
-            for number, text in enumerate(texts):
-                data = text.encode() if isinstance(text, str) else text
-                add_source(writer, f"{number}.txt", data)
-            writer.complete({"none": torch.zeros(0)})
-        return library.document("book")
-
-    return make
 
 
 def cut(text: str) -> list[str]:
@@ -79,83 +57,3 @@ def test_no_place_in_a_word_is_its_end(text):
 def test_between_words_and_chinese_characters_nothing_is_added():
     for text, place in [("a b", 1), ("a b", 2), ("看守人", 1), ("a-b", 1), ("", 0), ("ab", 2)]:
         assert word_begin(text, place) == word_end(text, place) == place
-
-
-def test_a_range_grows_to_its_sentences(document_of):
-    text = "One is here. Two goes far. Three is the end.\nFour."
-    document = document_of(text)
-    inside = text.index("goes") // 2  # tokens of two bytes
-    first, end = grown(document, inside, inside + 1)
-    assert text[2 * first : 2 * end].strip() == "Two goes far."
-    over = text.index("Three") // 2 + 1
-    first, end = grown(document, inside, over)
-    assert text[2 * first : 2 * end].strip(" \n") == "Two goes far. Three is the end."
-
-
-def test_a_range_stays_in_its_source_and_what_is_whole_stays(document_of):
-    document = document_of("no end here", "nor here")
-    assert grown(document, 2, 3) == (0, 6)
-    assert grown(document, 7, 8) == (6, 10)
-    assert grown(document, 0, 6) == (0, 6)
-    for wrong in [(5, 7), (3, 3), (9, 11)]:
-        with pytest.raises(ValueError, match=r"not of one source|and no"):
-            grown(document, *wrong)
-
-
-def test_where_no_sentence_is_near_words_stay_whole(document_of):
-    text = " ".join(["lighthouses"] * 100)
-    document = document_of(text)
-    first, end = grown(document, 200, 210)
-    found = text[2 * first : 2 * end]
-    assert set(found.split()) == {"lighthouses"}
-    assert 200 - 6 <= first <= 200
-    assert 210 <= end <= 210 + 6
-
-
-def test_a_word_without_an_end_grows_as_far_as_it_may(document_of):
-    document = document_of("x" * 2000)
-    assert grown(document, 500, 510) == (500 - REACH, 510 + REACH)
-    assert grown(document, 500, 510, reach=0) == (500, 510)
-
-
-@pytest.mark.parametrize(
-    "data", [b"\xff\xfe" * 40, b"\n" * 80, "é".encode() * 40, b"a\x00b.\n" * 9]
-)
-def test_no_bytes_are_too_strange(document_of, data):
-    document = document_of(data)
-    for first in range(document.manifest.tokens):
-        low, high = grown(document, first, first + 1)
-        assert 0 <= low <= first < high <= document.manifest.tokens
-
-
-def test_of_random_texts_every_range_grows_to_sentences_as_the_whole_text_has_them(document_of):
-    drawn = random.Random(7)
-    words = [
-        "the",
-        "Keeper",
-        "saw.",
-        "Boats!",
-        "“Yes.”",
-        "Mr.",
-        "rain,",
-        "naïve",
-        "看守人。",
-        "it?",
-        "\n",
-    ]
-    text = " ".join(drawn.choice(words) for _ in range(400))
-    document = document_of(text)
-    place = [len(text[:n].encode()) for n in range(len(text) + 1)]
-    spans = [(place[start], place[end]) for start, end in sentences(text)]
-    compared = 0
-    for _ in range(400):
-        first = drawn.randrange(document.manifest.tokens - 40)
-        end = first + drawn.randrange(1, 40)
-        low, high = grown(document, first, end)
-        start = max((s for s, e in spans if s <= 2 * first < e), default=2 * first)
-        stop = min((e for s, e in spans if s < 2 * end <= e), default=2 * end)
-        if 2 * first - start > 2 * REACH or stop - 2 * end > 2 * REACH:
-            continue
-        compared += 1
-        assert (low, high) == (start // 2, -(-stop // 2))
-    assert compared > 300

@@ -4,30 +4,27 @@ import pytest
 
 from longctx.core.common.errors import UsageError
 from longctx.core.profile import profile
-from longctx.core.profile.reading import UNIT, Reading
-from longctx.core.retrieve import unit_table
+from longctx.core.profile.reading import Reading
 
 
 def test_a_profile_that_says_nothing_reads_as_ever():
     assert profile.load("name: a\n", "a.yaml").reading == Reading()
-    assert (Reading().units, Reading().order, Reading().separator) == (2, "document", "")
-    assert UNIT == unit_table.UNIT
+    assert (Reading().order, Reading().separator) == ("document", "")
 
 
 def test_a_profile_says_how_passages_are_read():
     text = (
-        "name: a\nreading: {tokens: 600, passages: 2, window: 64, order: best-last, "
+        "name: a\nreading: {tokens: 600, passages: 2, order: best-last, "
         'separator: "\\n\\n", quote: true}\n'
     )
-    wanted = Reading(600, 2, 64, "best-last", "\n\n", True)
+    wanted = Reading(600, 2, "best-last", "\n\n", True)
     assert profile.load(text, "a.yaml").reading == wanted
-    assert wanted.units == 1
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ("{window: 100}", r"`reading` of a\.yaml: `window` is 100.* Write one of 64, 128, 256"),
+        ("{window: 64}", "unknown key 'window' in `reading` of a.yaml"),
         ("{order: best}", r"`order` is 'best'.* document, best-first, best-last"),
         ("{tokens: 0}", "`tokens` is 0.* 1 or more"),
         ("{passages: -1}", "`passages` is -1"),

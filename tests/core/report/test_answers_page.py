@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 from page_elements import Elements
+from small_passages import small_passages
 
 from longctx.core.ask.follow_up import Exchange
 from longctx.core.ask.session import Session
@@ -14,7 +15,6 @@ from longctx.core.profile.sampling import Sampling
 from longctx.core.report import excerpts
 from longctx.core.report.answers import MOST, answers_page, shown
 from longctx.core.report.excerpts import excerpt
-from longctx.core.retrieve import unit_table
 from longctx.core.store.library import Library
 
 pytestmark = pytest.mark.usefixtures("models_loaded_once")
@@ -33,7 +33,7 @@ def place(tmp_path_factory):
 @pytest.fixture
 def ask(place, model_folder, monkeypatch):
     """What a page shows of an answer about lines of text."""
-    monkeypatch.setattr(unit_table, "UNIT", 16)
+    small_passages(monkeypatch, 32)
     profile = str(model_folder / "profile.yaml")
     setup = Setup(str(model_folder), profile, device="cpu", dtype="fp32", threads=1)
 

@@ -1,21 +1,20 @@
-"""The strip over documents: which bins show which windows, and how scores become 0 to 1."""
+"""The strip over documents: which bins show which passages, and how scores become 0 to 1."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from small_passages import small_passages
 from word_documents import write_texts
 
 from longctx.core.common.errors import UsageError
 from longctx.core.report.strip import outline, strip
-from longctx.core.retrieve import unit_table
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked, by_words
-from longctx.core.retrieve.unit_table import Units
 from longctx.core.store.library import Library
 
 FILLER = "Of this there is nothing to say, and it was said at length. " * 40
-STORY = f"{FILLER}\nThe keeper hid the old map.\n{FILLER}{FILLER}{FILLER}"
+STORY = f"{FILLER}{FILLER}\nThe keeper hid the old map.\n{FILLER}{FILLER}{FILLER}"
 
 
 @pytest.fixture
@@ -25,21 +24,22 @@ def library(tmp_path):
 
 def ranked_by(documents, scores) -> Ranked:
     """A ranking with scores that are given, by nothing."""
-    units = Units.of(*(document.manifest for document in documents))
-    return Ranked(units, units.windows, np.array(scores, np.float64), None, None)
+    passages = PassageIndex(*documents).passages
+    return Ranked(passages, np.array(scores, np.float64), None, None)
 
 
 def bins_by_loops(documents, ranked: Ranked, relative, count: int) -> list[float | None]:
-    """The definition, window by window and byte by byte."""
+    """The definition, passage by passage and byte by byte."""
     sources = [s.size for document in documents for s in document.manifest.sources]
     best: list[float | None] = [None] * sum(sources)
-    units = PassageIndex(*documents).units
-    for (first, last), score in zip(ranked.windows.tolist(), relative, strict=True):
-        document, source = int(units.documents[first]), int(units.sources[first])
+    passages = ranked.passages
+    for number, score in enumerate(relative):
+        document, source = int(passages.documents[number]), int(passages.sources[number])
         before = sum(d.manifest.sources[0].size for d in documents[:document])
-        start, end = int(units.starts[first]), documents[document].manifest.sources[source].size
-        if last + 1 < len(units) and units.documents[last + 1] == document:
-            end = int(units.starts[last + 1])
+        start = int(passages.starts[number])
+        end = documents[document].manifest.sources[source].size
+        if number + 1 < len(passages) and passages.documents[number + 1] == document:
+            end = int(passages.starts[number + 1])
         for byte in range(before + start, before + end):
             best[byte] = max(score, best[byte] or 0.0)
     found: list[float | None] = [None] * count
@@ -57,17 +57,17 @@ def test_the_highest_bin_is_where_the_words_are(library):
     assert len(found.bins) == 50
     place = STORY.index("keeper") * 50 // len(STORY)
     assert found.bins[place] == 1
-    assert found.bins[0] == found.bins[-1] == 0
+    assert max(found.bins[0], found.bins[-1]) < 0.5  # neighbours of neighbours
     assert found.total == len(STORY)
 
 
 @pytest.mark.parametrize("count", [1, 7, 40, 1000])
-def test_every_bin_has_the_best_window_in_it(library, monkeypatch, count):
-    monkeypatch.setattr(unit_table, "UNIT", 5)
+def test_every_bin_has_the_best_passage_in_it(library, monkeypatch, count):
+    small_passages(monkeypatch, 5)
     texts = [f"{number} " * 31 + "über alles " * 9 for number in (1, 22, 333)]
     documents = [write_texts(library, text, name=f"d{n}") for n, text in enumerate(texts)]
-    windows = len(ranked_by(documents, []).units.windows)
-    scores = np.random.default_rng(0).random(windows)
+    count_of = len(PassageIndex(*documents).passages)
+    scores = np.random.default_rng(0).random(count_of)
     ranked = ranked_by(documents, scores)
     found = strip(ranked, documents, count)
     relative = np.clip((scores - np.median(scores)) / (scores.max() - np.median(scores)), 0, 1)
@@ -76,31 +76,31 @@ def test_every_bin_has_the_best_window_in_it(library, monkeypatch, count):
 
 
 def test_what_could_not_be_chosen_has_no_score(library, monkeypatch):
-    monkeypatch.setattr(unit_table, "UNIT", 5)
+    small_passages(monkeypatch, 5)
     document = write_texts(library, "one two three " * 40)
-    windows = len(ranked_by([document], []).units.windows)
-    scores = np.where(np.arange(windows) < windows // 2, -np.inf, np.arange(windows))
+    number = len(PassageIndex(document).passages)
+    scores = np.where(np.arange(number) < number // 2, -np.inf, np.arange(number))
     found = strip(ranked_by([document], scores), [document], 4)
     assert found.bins[0] is None
     assert found.bins[-1] == 1
-    none = strip(ranked_by([document], np.full(windows, -np.inf)), [document], 4)
+    none = strip(ranked_by([document], np.full(number, -np.inf)), [document], 4)
     assert none.bins == (None,) * 4
 
 
-def test_a_single_window_shows_whether_a_word_is_in_it(library):
+def test_a_single_passage_shows_whether_a_word_is_in_it(library):
     document = write_texts(library, "The keeper hid the map.")
     index = PassageIndex(document)
     assert {*strip(by_words(index, "map"), [document], 5).bins} == {1}
     assert {*strip(by_words(index, "boat"), [document], 5).bins} == {0}
 
 
-def test_one_good_window_among_many_alike_is_the_only_one(library):
+def test_one_good_passage_among_many_alike_is_the_only_one(library):
     document = write_texts(library, FILLER * 4)
-    windows = len(ranked_by([document], []).units.windows)
-    best = strip(ranked_by([document], np.arange(windows) == 3), [document], 200).bins
+    number = len(PassageIndex(document).passages)
+    best = strip(ranked_by([document], np.arange(number) == 3), [document], 200).bins
     assert max(best) == 1
     assert best.count(0) > 150
-    worst = strip(ranked_by([document], np.arange(windows) != 3), [document], 200).bins
+    worst = strip(ranked_by([document], np.arange(number) != 3), [document], 200).bins
     assert {*worst} == {0, 1} or {*worst} == {1}
 
 

@@ -1,17 +1,18 @@
 """Which documents a question is asked of, beside bm25s."""
 
 import random
-from itertools import pairwise
 
 import pytest
 from bm25s import BM25
-from bm25s_words import by_bm25s_words
+from small_passages import small_passages
+from terms_by_hand import by_hand
 from word_documents import write_texts
 
 from longctx.core.retrieve import lexical
 from longctx.core.retrieve.document_selection import best_documents, best_of_library
 from longctx.core.retrieve.library_words import LibraryWords
 from longctx.core.store.library import Library
+from longctx.core.tokens.terms import query_terms
 
 WORDS = [f"word{letter}" for letter in "abcdefghijkl"]
 QUESTION = "wordc wordh wordi wordh"
@@ -28,23 +29,23 @@ def texts_of(seed: int) -> list[str]:
 
 
 def by_bm25s(texts: list[str], question: str) -> list[float]:
-    """The score of each text's best window of two units, as bm25s has it."""
+    """The score of each text's best passage of 64 words, as bm25s has it."""
     cut = []
     for text in texts:
         words = text.split()
-        units = [words[start : start + 64] for start in range(0, len(words), 64)]
-        pairs = [one + two for one, two in pairwise(units)] or units
-        cut.append([" ".join(window) for window in pairs])
+        starts = range(0, len(words), 64)
+        cut.append([" ".join(words[start : start + 64]) for start in starts])
     index = BM25(k1=lexical.K1, b=lexical.B, method="lucene")
-    corpus = by_bm25s_words([window for windows in cut for window in windows])
+    corpus = by_hand([passage for passages in cut for passage in passages])
     index.index(corpus, show_progress=False)
-    wanted = [corpus.vocab[stem] for stem in lexical.asked(question) if stem in corpus.vocab]
+    wanted = [corpus.vocab[stem] for stem in query_terms(question) if stem in corpus.vocab]
     scores = iter(index.get_scores_from_ids(wanted).tolist())
-    return [max(next(scores) for _ in windows) for windows in cut]
+    return [max(next(scores) for _ in passages) for passages in cut]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_documents_rank_as_by_their_best_window_of_bm25s(library, seed):
+def test_documents_rank_as_by_their_best_passage_of_bm25s(library, monkeypatch, seed):
+    small_passages(monkeypatch, 64, whole=64)
     texts = texts_of(seed)
     documents = [write_texts(library, text, name=f"d{n}") for n, text in enumerate(texts)]
     scores = by_bm25s(texts, QUESTION)

@@ -1,4 +1,4 @@
-"""Hits: which windows, which passages, which lines; for rankings of any source."""
+"""Hits: which passages, and which of their lines; for rankings of any source."""
 
 import random
 from itertools import pairwise
@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 import torch
 from small_documents import HEADER, add_source
+from small_passages import passages_of, small_passages
 from word_documents import bytes_text, write_texts
 
+from longctx.core.passages.cutting import SIZES
 from longctx.core.passages.line_filter import LineFilter
 from longctx.core.passages.matching import Query
 from longctx.core.passages.sentences import sentences
 from longctx.core.retrieve.finding import CHANCE, above_chance, find_hits, listed
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked, by_words
-from longctx.core.retrieve.unit_table import UNIT, Units
 from longctx.core.store.library import Library
 
 FILLER = "Of this there is nothing to say, and it was said at length. " * 12
@@ -38,12 +39,12 @@ def found(documents, words: str, most: int = 10, regexp: str | None = None, **mo
 
 
 def by_meaning(documents, meaning: dict[int, float], words: str = "") -> list:
-    """Hits of a ranking by meaning alone; windows that are not named have a little."""
-    units = Units.of(*(document.manifest for document in documents))
-    values = 0.5 + 0.01 * np.random.default_rng(0).random(len(units.windows))
-    for window, value in meaning.items():
-        values[window] = value
-    ranked = Ranked(units, units.windows, values, np.zeros(len(values)), values)
+    """Hits of a ranking by meaning alone; passages that are not named have a little."""
+    passages = PassageIndex(*documents).passages
+    values = 0.5 + 0.01 * np.random.default_rng(0).random(len(passages))
+    for passage, value in meaning.items():
+        values[passage] = value
+    ranked = Ranked(passages, values, np.zeros(len(values)), values)
     return find_hits(documents, ranked, Query(words), 10)
 
 
@@ -95,7 +96,7 @@ def test_passages_begin_and_end_with_sentences(library):
         inside = [hit.text[low:high] for low, high in sentences(hit.text)]
         assert inside[0] in whole
         assert inside[-1] in whole
-        assert hit.tokens >= UNIT
+        assert hit.tokens >= SIZES.least
 
 
 def test_an_exact_string_comes_first_whatever_its_score(library):
@@ -111,31 +112,32 @@ def test_an_exact_string_comes_first_whatever_its_score(library):
 
 
 def test_a_string_in_quotes_is_in_every_line_that_is_told(library):
-    twice = f"x7 {'a ' * 140}x7"  # one line, though each string has a window of its own
+    twice = f"x7 {'a ' * 140}x7"  # one line, though each string has a passage of its own
     before = "b " * 90
     document = write_texts(library, f"{before}\n{twice}\nx8 came\n{FILLER}\nx7 went\n")
     hits = found([document], '"x7" came')
     require_sound([document], hits)
     assert told(hits) == [(2, twice), (5, "x7 went")]
     assert all(hit.exact for hit in hits)
-    assert (3, "x8 came") in told(found([document], '"x7"', regexp="came"))
+    near = write_texts(library, f"{before}\nx7 is here\nx8 came\n", name="near")
+    assert told(found([near], '"x7"', regexp="came")) == [(3, "x8 came")]
     for nowhere in ("x9", "x7 " * 400, " "):  # the second is too long to be searched for
         assert (3, "x8 came") in told(found([document], f'"{nowhere}" came'))
 
 
-def test_windows_without_a_word_are_not_told(library):
+def test_passages_without_a_word_are_not_told(library):
     document = write_texts(library, STORY)
     assert found([document], "whale") == []
     assert {hit.match.line for hit in found([document], "map")} == {2, 5}
 
 
-def test_neighbours_become_one_passage_and_no_line_is_told_twice(library):
+def test_no_line_is_told_twice(library):
     document = write_texts(library, "the keeper and the boat went on, " * 150)
     hits = found([document], "keepers", 3)
     require_sound([document], hits)
     starts = sorted((hit.start, hit.end) for hit in hits)
-    assert all(hit.tokens <= 4 * UNIT + 2 * 64 for hit in hits)
-    assert all(before[0] < after[0] for before, after in pairwise(starts))
+    assert all(hit.tokens <= SIZES.whole for hit in hits)
+    assert all(before[1] <= after[0] for before, after in pairwise(starts))
 
 
 def test_no_more_than_wanted_and_one_of_each_file(library):
@@ -177,19 +179,17 @@ def test_an_expression_says_which_lines_can_be_found(library):
     assert found([document], "", regexp="WARN") == []
 
 
-def test_by_meaning_alone_the_first_sentence_of_the_better_unit_is_told(library):
-    units = [f"Sentence {n} is here for you. " * 9 + "It ends. " for n in range(8)]
-    text = "".join(unit + "x " * (UNIT - len(unit.split())) for unit in units)
-    document = write_texts(library, text)
-    assert len(Units.of(document.manifest)) == 8
+def test_by_meaning_alone_the_first_sentence_of_a_passage_is_told(library, monkeypatch):
+    small_passages(monkeypatch, 64, whole=64)
+    parts = [f"Sentence {n} is here for you. " * 10 + "It ends here now. " for n in range(8)]
+    document = write_texts(library, "".join(parts))
+    assert len(PassageIndex(document).passages) == 8
     hit, *_ = by_meaning([document], {3: 9.0, 4: 5.0})
-    assert hit.match.text == "Sentence 4 is here for you."  # windows 3 and 4 share it
-    hit, *_ = by_meaning([document], {3: 9.0, 2: 5.0})
-    assert hit.match.text == "Sentence 3 is here for you."
+    assert hit.match.text.startswith("Sentence 3 is here for you.")
     assert hit.match.words == ()
 
 
-def test_chance_is_what_so_many_windows_come_to():
+def test_chance_is_what_so_many_passages_come_to():
     drawn = np.random.default_rng(3)
     for count in (100, 1000, 20_000):
         noise = np.abs(drawn.normal(1.0, 0.2, count))
@@ -203,12 +203,12 @@ def test_chance_is_what_so_many_windows_come_to():
 
 
 def test_what_is_listed_has_a_word_or_stands_out():
-    units, meaning = Units.of(), np.r_[np.linspace(0.9, 1.1, 20), 5.0]
+    passages, meaning = passages_of(), np.r_[np.linspace(0.9, 1.1, 20), 5.0]
     words, scores = np.zeros(21), np.ones(21)
     words[2], scores[3] = 0.4, -np.inf
 
     def kept(words, meaning) -> list[int]:
-        return np.flatnonzero(listed(Ranked(units, None, scores, words, meaning))).tolist()
+        return np.flatnonzero(listed(Ranked(passages, scores, words, meaning))).tolist()
 
     assert kept(words, None) == [2]
     assert kept(words, meaning) == [2, 20]
@@ -216,11 +216,11 @@ def test_what_is_listed_has_a_word_or_stands_out():
     assert kept(None, None) == [n for n in range(21) if n != 3]
 
 
-def test_of_few_windows_words_decide_where_there_are_any():
+def test_of_few_passages_words_decide_where_there_are_any():
     few, meaning = np.ones(3), np.array([0.1, 0.0, 2.0])
 
     def kept(words) -> list[int]:
-        return np.flatnonzero(listed(Ranked(Units.of(), None, few, words, meaning))).tolist()
+        return np.flatnonzero(listed(Ranked(passages_of(), few, words, meaning))).tolist()
 
     assert kept(np.array([0.0, 1.0, 0.0])) == [1]
     assert kept(np.zeros(3)) == [0, 2]
@@ -269,5 +269,6 @@ def test_bytes_without_sense_give_hits_that_are_sound(library, encoding):
     document = bytes_text(library, data, 4, encoding)
     for words in ("ae", "t e", "a", "."):
         for hit in found([document], words):
-            assert 0 <= hit.start <= hit.match.start < hit.match.end
-            assert hit.end <= len(data)
+            # A passage may begin with a sentence within the line that is shown.
+            assert 0 <= hit.match.start < hit.match.end
+            assert 0 <= hit.start < hit.match.end <= len(data) >= hit.end

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from word_documents import write_texts
 
 from longctx.core.common.errors import StateMismatch
 from longctx.core.retrieve import library_words
-from longctx.core.retrieve.lexical import LATEST, STRETCH, PassageIndex
+from longctx.core.retrieve.lexical import LATEST, PassageIndex
 from longctx.core.retrieve.library_words import LibraryWords
+from longctx.core.retrieve.passage_table import Passages
+from longctx.core.retrieve.ranked import NEIGHBOURS
 from longctx.core.store.library import Library
 from longctx.core.store.locks import Locks
 
@@ -36,16 +39,20 @@ def require_same(library: Library, words: LibraryWords) -> None:
     """The index says what the documents say, whatever order it has them in."""
     documents = [library.document(facts.folder) for facts in words.documents]
     opened = PassageIndex(*documents)
-    for name in ("documents", "sources", "tokens", "lengths", "windows", "starts"):
-        assert np.array_equal(getattr(words.units, name), getattr(opened.units, name)), name
-    assert np.array_equal(words.units.first_tokens, opened.units.first_tokens)
-    assert np.array_equal(words.units.first_units, opened.units.first_units)
+    names = [field.name for field in fields(Passages)]
+    for name in names:
+        assert np.array_equal(getattr(words.passages, name), getattr(opened.passages, name)), name
     for question in QUESTIONS:
-        for width in (2, STRETCH):
-            scores = words.window_scores(question, width)
-            assert np.array_equal(scores, opened.window_scores(question, width))
+        for count in (0, NEIGHBOURS):
+            ranges = opened.passages.around(count)
+            scores = words.scores_in(question, ranges)
+            assert np.array_equal(scores, opened.scores_in(question, ranges))
         assert words.word_weights(question) == opened.word_weights(question)
         assert words.shared(question) == opened.shared(question)
+
+
+def scores_of(words: LibraryWords, question: str) -> np.ndarray:
+    return words.scores_in(question, words.passages.alone())
 
 
 def files_of(library: Library) -> list[str]:
@@ -121,7 +128,7 @@ def test_what_is_kept_of_words_does_not_grow_with_the_questions(library):
     write_texts(library, " ".join(f"word{number}" for number in range(3 * LATEST)))
     words = LibraryWords(library, library.facts())
     for number in range(3 * LATEST):
-        assert words.window_scores(f"word{number} nowhere{number}").max() > 0
+        assert scores_of(words, f"word{number} nowhere{number}").max() > 0
     assert 0 < len(words._found) <= LATEST
 
 
@@ -170,11 +177,11 @@ def test_damage_that_is_met_while_searching(library, monkeypatch):
     LibraryWords(library, library.facts())
     library.remove("d1")
     words = LibraryWords(library, library.facts())
-    expected = words.window_scores("wae wbf")
+    expected = scores_of(words, "wae wbf")
     again = LibraryWords(library, library.facts())
     [live] = again._live
     monkeypatch.setattr(live.segment, "find", _damaged)
-    assert np.array_equal(again.window_scores("wae wbf"), expected)
+    assert np.array_equal(scores_of(again, "wae wbf"), expected)
     require_same(library, again)
     assert listed(library) == []
     require_same(library, LibraryWords(library, library.facts()))
@@ -227,5 +234,5 @@ def test_a_file_that_no_list_names_is_deleted(library):
 
 def test_nothing_to_search(library):
     words = LibraryWords(library, [])
-    assert not len(words.units)
-    assert words.window_scores("wae").tolist() == []
+    assert not len(words.passages)
+    assert scores_of(words, "wae").tolist() == []

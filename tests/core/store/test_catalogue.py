@@ -109,7 +109,7 @@ def test_the_catalogue_is_not_believed_where_the_manifest_is_damaged(many):
         lambda text: text[:-1],
         lambda text: text.replace("reform", "refarm"),
         lambda text: "",
-        lambda text: text.replace("longctx 2", "longctx 1"),
+        lambda text: text.replace("longctx 3", "longctx 2"),
     ],
 )
 def test_a_damaged_catalogue_is_made_again(many, read, change):
@@ -168,7 +168,7 @@ def test_one_of_so_many_parts_that_they_fill_the_memory_is_not_parsed(many, read
     values = json.loads(path_of(many).read_text().partition("\n")[2])
     for more, expected in ([], []), ([[]] * 1000, NAMES):
         text = json.dumps({**values, "more": more})
-        catalogue.write_checked(many._root / "index", "catalogue.json", 2, text)
+        catalogue.write_checked(many._root / "index", "catalogue.json", 3, text)
         read.clear()
         many.facts()
         assert read == expected

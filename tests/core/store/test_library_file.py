@@ -20,7 +20,7 @@ def test_open(tmp_path):
         Library.open(tmp_path / "none")
     made = tmp_path / "a" / "b"
     Library.open(made, create=True)
-    assert (made / "library.json").read_bytes() == b'{\n "format": 3\n}\n'
+    assert (made / "library.json").read_bytes() == b'{\n "format": 4\n}\n'
     assert Library.open(made).documents() == []
     with pytest.raises(NotFound, match="no document"):
         Library.open(made).latest()
@@ -34,7 +34,7 @@ def test_open(tmp_path):
     with pytest.raises(LongctxError, match="cannot open"):
         Library.open(tmp_path / ("x" * 300))
     (made / "library.json").write_text('{"format": 1}')
-    with pytest.raises(StateMismatch, match=r"'format': 1.*uses formats 2 and 3"):
+    with pytest.raises(StateMismatch, match=r"'format': 1.*uses format 4"):
         Library.open(made)
 
 

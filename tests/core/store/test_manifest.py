@@ -26,11 +26,11 @@ def test_every_byte_of_a_manifest_counts(library):
 def test_another_format_version_names_both_and_the_way_out(library):
     write(library)
     folder = library.path / "documents" / "book"
-    forge(folder, lambda data: data.update(format=4, novel=1))
+    forge(folder, lambda data: data.update(format=3, novel=1))
     with pytest.raises(StateMismatch) as caught:
         library.document("book")
-    assert "has format 4" in str(caught.value)
-    assert "reads formats 2 and 3" in str(caught.value)
+    assert "has format 3" in str(caught.value)
+    assert "reads format 4" in str(caught.value)
     assert "longctx ingest in/one.txt --name book --replace" in str(caught.value)
 
 
@@ -51,9 +51,10 @@ def in_source(**changes):
         lambda data: data.update(options=[]),
         lambda data: data.update(sources={}),
         lambda data: data.update(format="1"),
-        lambda data: data.update(format=2),
         lambda data: data.pop("title"),
         lambda data: data.pop("units"),
+        lambda data: data.pop("language"),
+        lambda data: data.update(language="English"),
         lambda data: data.update(title=""),
         lambda data: data.update(title="x" * 256),
         lambda data: data.update(title="a\nb"),
@@ -154,9 +155,7 @@ def test_text_files_that_are_not_full_are_refused(library, small):
         library.document("book")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "null", "[{}]", "[" * 100_000, "\udcff", '{"format": 2}', "{} {}"]
-)
+@pytest.mark.parametrize("text", ["", "null", "[{}]", "[" * 100_000, "\udcff", "{} {}"])
 def test_a_manifest_that_is_none_is_refused(library, text):
     write(library)
     path = library.path / "documents" / "book" / "manifest.json"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from small_documents import HEADER, SNAPSHOT, add_source, files_of, flip, forge, word_table, write
+from small_passages import small_passages
 
 from longctx.core.common.errors import StateMismatch
 from longctx.core.retrieve.word_tables import word_tables
@@ -28,9 +29,9 @@ BEFORE = 1100  # tokens of the boundary
 
 @pytest.fixture
 def few(monkeypatch) -> None:
-    """A file of the index has the units of so few tokens that a short document has many."""
-    monkeypatch.setattr("longctx.core.retrieve.word_tables.FILE_TOKENS", 256)
-    monkeypatch.setattr(word_files, "FILE_TOKENS", 256)
+    """A file of the index has the passages of so few tokens that a short document has many."""
+    small_passages(monkeypatch, 16, 256)
+    monkeypatch.setattr(word_files, "_LOOK", 64)
 
 
 def put(library: Library, name: str, data: bytes, words=word_tables) -> Document:
@@ -111,12 +112,25 @@ def test_the_files_before_the_boundary_are_those_of_the_shorter_document(library
         for shard in words_of(longer.manifest)
         if (folder / shard.file).stat().st_ino == inodes.get(shard.file)
     ]
-    assert [len(kept)] == made == [BEFORE // 256]
+    assert [len(kept)] == made == [(BEFORE - 32 - 64) // 256]
     assert len(words_of(longer.manifest)) > len(kept) + 1
     put(library, "anew", WHOLE)
     assert words_of(longer.manifest) == words_of(library.document("anew").manifest)
     longer.verify()
     assert damaged_words(longer) == {}
+
+
+def test_no_file_is_kept_where_the_language_has_become_another(library, few):
+    german = "".join(
+        f"Seite {i} erzaehlt von dem Boot und nicht von den Booten\n" for i in range(60)
+    )
+    english = "".join(f"page {i} tells of the boat and not of the boats\n" for i in range(300))
+    put(library, "log", german.encode())
+    assert library.document("log").manifest.language == "de"
+    longer = grow(library, "log", f"{german}{english}".encode())
+    put(library, "anew", f"{german}{english}".encode())
+    assert longer.manifest.language == "en"
+    assert words_of(longer.manifest) == words_of(library.document("anew").manifest)
 
 
 def test_a_damaged_file_is_not_kept(library, few):
@@ -130,20 +144,20 @@ def test_a_damaged_file_is_not_kept(library, few):
 
 
 def test_a_word_that_may_go_on_is_counted_anew(library, few):
-    """The last word of a file's last unit is the unit's as a whole."""
+    """The last word of a file's last passage is the passage's as a whole."""
     document = put(library, "log", b"long " * 50 + b"word" * 700)
     assert len(unchanged_words(document, 1000)) == 0
-    document = put(library, "log2", b"long " * 120 + b"word" * 700)
+    document = put(library, "log2", b"long " * 130 + b"word" * 700)
     assert len(unchanged_words(document, 1000)) == 1
 
 
 def test_sources_end_words(library, few):
     with library.writer("two", HEADER, shard_rows=64) as writer:
-        add_source(writer, "a.txt", b"word" * 128)
+        add_source(writer, "a.txt", b"word" * 150)
         add_source(writer, "b.txt", b"word" * 300)
         writer.complete(SNAPSHOT, Boundary(0, {}, 0), word_tables)
-    assert len(unchanged_words(library.document("two"), 256 + 64)) == 1
-    assert unchanged_words(library.document("two"), 256 + 63) == []
+    assert len(unchanged_words(library.document("two"), 256 + 32 + 64)) == 1
+    assert unchanged_words(library.document("two"), 256 + 32 + 63) == []
 
 
 def test_text_that_is_decoded_otherwise_is_counted_anew(library, few):
@@ -185,7 +199,7 @@ def test_a_damaged_index_leaves_the_document_whole(library, harm):
     [found] = verify(library)
     assert (found.name, found.status) == ("book", "damaged")
     assert path.name in found.error
-    assert "longctx upgrade" in found.error
+    assert "with --replace" in found.error
     assert [manifest.status for manifest in library.documents()] == ["complete"]
 
 

@@ -167,10 +167,10 @@ def prepare(model: Path) -> None:
     from longctx.core.engine.choice import Setup
     from longctx.core.ingest import append, follow, ingest
     from longctx.core.retrieve import finding
-    from longctx.core.store import archive, upgrade, upkeep, verify
+    from longctx.core.store import archive, upkeep, verify
     from longctx.core.tokens import tokens
 
-    assert all((main, append, asking, finding, follow, ingest, session, archive, upgrade, upkeep))
+    assert all((main, append, asking, finding, follow, ingest, session, archive, upkeep))
     assert verify
     stay = staying.weights_stay()
     stay.__enter__()

@@ -27,7 +27,7 @@ class Scene:
     Attributes:
         name: of the scene.
         argv: behind `longctx`; {library}, {out}, {sources} and {growing} are folders and a file.
-        base: the world in which it is begun: empty, plain, garbage or old.
+        base: the world in which it is begun: empty, plain or garbage.
         touched: names of documents that it makes, changes or removes.
         reads: whether a model reads.
         follows: it follows {growing}.
@@ -90,11 +90,10 @@ SCENES = {
         Scene("retitle", ("rename", "book", TITLE), touched=("book", "document-f83d61d9")),
         Scene("rm", ("rm", "book", "--yes"), touched=("book",)),
         Scene("gc", ("gc",), "garbage"),
-        Scene("upgrade", ("upgrade",), "old", ("book", "other")),
     )
 }
 KILLED = ("first", "ingest", "append", "follow", "replace", "import", "import_replace", "export")
-KILLED += ("export_replace", "rename", "retitle", "rm", "gc", "upgrade")
+KILLED += ("export_replace", "rename", "retitle", "rm", "gc")
 
 
 class Stage:
@@ -184,8 +183,6 @@ class Stage:
         shutil.rmtree(place)
 
     def _bases(self, place: Path) -> None:
-        from small_documents import as_format_2
-
         (place / "world" / "out").mkdir(parents=True)
         (place / "world" / "out" / "old.longctx").write_bytes(b"what was there before")
         self.base("plain").parent.mkdir()
@@ -195,11 +192,6 @@ class Stage:
         self._need(place, "rm", "in", "--yes")
         self._need(place, "ingest", "{sources}/early.log", "--name", "book")
         self._need(place, "ingest", "{sources}/other.txt", "--name", "other")
-        shutil.copytree(place / "world", self.base("old"))
-        library = self.base("old") / "library"
-        for name in ("book", "other"):
-            as_format_2(library / "documents" / name)
-        (library / "library.json").write_bytes(b'{\n "format": 2\n}\n')
         self._half(place)
         shutil.copytree(place / "world", self.base("plain"))
         library = place / "world" / "library"

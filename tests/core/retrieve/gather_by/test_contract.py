@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sought_by_hand import Index, sought, units_of
+from small_passages import alike, small_passages
+from sought_by_hand import Index, sought
 from toys import GATHER_SOURCE, toy
 
 from longctx.core.ask.candidates import of_names
@@ -16,7 +17,7 @@ from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError, StateMismatch
 from longctx.core.engine.choice import Setup
 from longctx.core.ingest.ingest import ingest
-from longctx.core.retrieve import gather_by, unit_table
+from longctx.core.retrieve import gather_by
 from longctx.core.retrieve.gather_by import GatherSource, Sought
 from longctx.core.store.library import Library
 
@@ -34,62 +35,59 @@ def toys(tmp_path_factory):
         yield
 
 
-# --- windows ---
+# --- passages ---
 
 
 def reads_embeddings(name: str) -> bool:
     """Whether a source asks for maxima where there are some."""
-    units, asked = units_of(3), []
-    some = sought(units, [1, 2, 4], torch.rand(3, 2))
+    passages, asked = alike(3), []
+    some = sought(passages, [1, 2, 4], torch.rand(3, 2))
     gather_by.load(name).rank(replace(some, maxima=lambda: asked.append(1) or some.maxima()))
     return bool(asked)
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_every_window_has_a_score_and_what_fits_in_all_ways_is_best(name):
-    units = units_of(5, 1, 7)
+def test_every_passage_has_a_score_and_what_fits_in_all_ways_is_best(name):
+    passages = alike(5, 1, 7)
     words, best = [1.0] * 13, torch.full((13, 3), 0.1)
-    words[9] = words[10] = 6
-    best[9, :2], best[10, 1:] = 0.9, 0.9  # each has something that the other lacks
-    found = gather_by.load(name).rank(sought(units, words, best))
-    assert found.windows.tolist() == units.windows.tolist()
-    assert found.scores.shape == (len(units.windows),)
+    words[9], best[9] = 6, 0.9
+    words[2], best[4] = 3, 0.5  # others fit too, but less
+    found = gather_by.load(name).rank(sought(passages, words, best))
+    assert found.passages is passages
+    assert found.scores.shape == (13,)
     assert np.isfinite(found.scores).all()
-    assert found.windows[found.scores.argmax()].tolist() == [9, 10]
+    assert found.scores.argmax() == 9
     assert found.words is None or (found.words >= 0).all()
     assert found.meaning is None or (found.meaning >= 0).all()
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_windows_that_are_alike_have_one_score(name):
-    units = units_of(4, 4)
-    found = gather_by.load(name).rank(sought(units, [3.0] * 8, torch.full((8, 2), 0.4)))
+def test_passages_that_are_alike_have_one_score(name):
+    one = alike(1, 1, 1, 1)
+    found = gather_by.load(name).rank(sought(one, [3.0] * 4, torch.full((4, 2), 0.4)))
     assert len({*found.scores.tolist()}) == 1
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_an_empty_question_prefers_nothing(name):
-    units = units_of(4, 4)
-    nothing = sought(units, [1, 2, 3, 4, 5, 6, 7, 8], torch.zeros(8, 0))
+    nothing = sought(alike(4, 4), [1, 2, 3, 4, 5, 6, 7, 8], torch.zeros(8, 0))
     found = gather_by.load(name).rank(replace(nothing, words=""))
-    assert len(found.scores) == 6
+    assert len(found.scores) == 8
     assert len({*found.scores.tolist()}) == 1
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_no_units_have_no_windows(name):
-    units = units_of()
-    assert gather_by.load(name).rank(sought(units, [], torch.zeros(0, 3))).scores.tolist() == []
+def test_without_passages_there_are_no_scores(name):
+    assert gather_by.load(name).rank(sought(alike(), [], torch.zeros(0, 3))).scores.tolist() == []
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_it_does_without_embeddings_or_says_that_it_needs_them(name):
-    units = units_of(6)
     assert reads_embeddings(name) == (gather_by.embeddings(name) != "unused")
     if gather_by.embeddings(name) == "needed":
         return
-    found = gather_by.load(name).rank(Sought("who?", None, Index(units, [0, 0, 0, 0, 5, 5])))
-    assert found.scores.argmax() == 4
+    found = gather_by.load(name).rank(Sought("who?", None, Index(alike(6), [0, 0, 0, 0, 0, 5])))
+    assert found.scores.argmax() == 5
     assert found.meaning is None
 
 
@@ -114,22 +112,21 @@ def setup(model_folder) -> Setup:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, setup) -> Path:
-    """A library with documents `a` and `b`, and their texts beside it."""
+    """A library with documents `a` and `b`, in passages of 32 tokens, and their texts."""
     folder = tmp_path_factory.mktemp("documents")
-    for name, lines in (("a", LINES), ("b", LINES[:15])):
-        (folder / f"{name}.txt").write_text("\n".join(lines))
-        ingest(folder / "library", [str(folder / f"{name}.txt")], setup)
+    with pytest.MonkeyPatch.context() as patch:
+        small_passages(patch, 32)
+        for name, lines in (("a", LINES), ("b", LINES[:15])):
+            (folder / f"{name}.txt").write_text("\n".join(lines))
+            ingest(folder / "library", [str(folder / f"{name}.txt")], setup)
     return folder
 
 
 @pytest.fixture(scope="module")
 def together(made, setup) -> JointSession:
-    """Both documents, with units of 16 tokens."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unit_table, "UNIT", 16)
-        chosen = of_names(Library.open(made / "library"), ["a", "b"])
-        with JointSession(chosen, setup) as session:
-            yield session
+    """Both documents."""
+    with JointSession(of_names(Library.open(made / "library"), ["a", "b"]), setup) as session:
+        yield session
 
 
 @pytest.mark.parametrize("name", NAMES)

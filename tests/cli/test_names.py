@@ -1,13 +1,11 @@
-"""`upgrade`, and names in any script wherever a document is named."""
+"""Names in any script wherever a document is named."""
 
 import json
 import shutil
 
 import pytest
-from small_documents import as_format_2, flip
 
 from longctx.core.store.confined import Confined
-from longctx.core.store.library import Library
 from longctx.core.store.naming import folder_of
 from longctx.core.store.places import write_title
 
@@ -15,78 +13,10 @@ TITLE, FOLDER = "Война и мир", "document-f83d61d9"
 
 
 @pytest.fixture
-def old(library):
-    """The shelf's library as an older longctx would have left it."""
-    as_format_2(library / "documents" / "book")
-    (library / "library.json").write_bytes(b'{\n "format": 2\n}\n')
-    return library
-
-
-@pytest.fixture
 def titled(longctx, library):
     """Its only document is called by a title."""
     assert longctx("rename", "book", TITLE).exit_code == 0
     return library
-
-
-def test_upgrade_tells_of_each_document(longctx, old):
-    result = longctx("upgrade")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("book: upgraded from format 2, ")
-    assert longctx("upgrade", "book").stdout.startswith("book: current, ")
-    assert "format 3" in longctx("show", "book").stdout
-    assert longctx("verify").stdout.startswith("book: ok")
-
-
-def test_upgrade_json(longctx, old):
-    values = json.loads(longctx("upgrade", "--json").stdout)
-    [book] = values["documents"]
-    assert (book["name"], book["title"], book["status"]) == ("book", "book", "upgraded")
-    assert (book["format"], book["error"]) == (2, None)
-    assert book["bytes"] == json.loads(longctx("show", "book", "--json").stdout)["state_bytes"]
-
-
-def test_upgrade_of_nothing(longctx, tmp_path):
-    Library.open(tmp_path / "library", create=True)
-    assert longctx("upgrade").stderr == "no documents\n"
-    assert longctx("upgrade", "none").exit_code == 10
-
-
-def test_upgrade_leaves_with_what_is_worst(longctx, old):
-    with Library.open(old).reading("book"):
-        result = longctx("upgrade")
-        assert (result.exit_code, result.stdout.split(":")[1]) == (11, " locked")
-    flip(old / "documents" / "book" / "text-00000.gz", 12)
-    result = longctx("upgrade")
-    assert (result.exit_code, result.stdout.split(":")[1]) == (13, " damaged")
-
-
-def test_an_old_document_is_asked_as_it_is(longctx, old, model_options):
-    assert longctx("find", "news", *model_options).exit_code == 0
-    assert json.loads(longctx("show", "book", "--json").stdout)["format"] == 2
-
-
-def test_a_damaged_index_is_told_by_verify_and_written_by_upgrade(longctx, library, model_options):
-    flip(library / "documents" / "book" / "words-00000.safetensors", 100)
-    result = longctx("verify")
-    assert result.exit_code == 13
-    assert "words-00000.safetensors" in result.stdout
-    assert longctx("find", "news", *model_options).exit_code == 0
-    told = "book: upgraded, its word index is written again, "
-    assert longctx("upgrade").stdout.startswith(told)
-    assert longctx("verify").exit_code == 0
-
-
-def test_a_damaged_index_is_not_exported(longctx, library, tmp_path):
-    flip(library / "documents" / "book" / "words-00000.safetensors", 100)
-    file = tmp_path / "out.longctx"
-    assert "left out" in longctx("export", "book", file).stderr
-    assert longctx("import", file, "--name", "copy").exit_code == 0
-    assert longctx("verify", "copy").exit_code == 0
-    assert longctx("upgrade", "copy").stdout.startswith("copy: upgraded")
-
-
-# --- names in any script ---
 
 
 def test_a_document_is_renamed_to_any_name_and_back(longctx, titled):
@@ -145,6 +75,8 @@ def test_two_names_alike_are_told_apart_by_folder(longctx, titled, model_options
     assert result.exit_code == 2
     assert f"{FOLDER}, other" in result.stderr
     assert longctx("find", "news", "--doc", "other", *model_options).exit_code == 0
+    found = longctx("find", "news", "--doc", "other", "--doc", "other", *model_options, "--json")
+    assert json.loads(found.stdout)["documents"] == [TITLE]
     found = longctx("find", "news", "--all", *model_options, "--json")
     assert len(json.loads(found.stdout)["documents"]) == 2
     assert longctx("rm", "--yes", TITLE).exit_code == 2
@@ -218,16 +150,6 @@ def test_import_gives_another_name(longctx, titled, tmp_path):
     found = {each["name"] for each in json.loads(longctx("list", "--json").stdout)["documents"]}
     assert found == {TITLE, "plain", "Plain", "Мир", "x"}
     assert longctx("verify").exit_code == 0
-
-
-def test_import_of_an_old_archive_under_any_name(longctx, old, tmp_path):
-    file = tmp_path / "Анна.longctx"
-    longctx("export", "book", file)
-    assert longctx("import", file).exit_code == 0
-    shown = json.loads(longctx("show", "Анна", "--json").stdout)
-    assert (shown["name"], shown["format"]) == ("Анна", 3)
-    longctx("import", file, "--name", "plain")
-    assert json.loads(longctx("show", "plain", "--json").stdout)["format"] == 2
 
 
 @pytest.mark.parametrize(

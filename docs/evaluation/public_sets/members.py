@@ -75,7 +75,7 @@ def read(path: Path) -> Members:
         if path.name.removesuffix(".xz").endswith(".tar"):
             with tarfile.open(fileobj=BytesIO(data)) as archive:
                 found = [member for member in archive if member.isfile()]
-                files = {m.name: archive.extractfile(m).read() for m in found}  # type: ignore
+                files = {m.name: archive.extractfile(m).read() for m in found}  # type: ignore  # files have one
             return _without_top(path, files)
         return Members(path, {path.name.removesuffix(".xz"): data})
     except FileNotFoundError as error:

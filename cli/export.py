@@ -51,8 +51,10 @@ def run(
         progress.ByteProgress() as shown,
     ):
         manifest = sound(document)
-        if manifest is not document.manifest:
+        if manifest.has_words != document.manifest.has_words:
             render.note("its word index is damaged and left out")
+        if manifest.has_vectors != document.manifest.has_vectors:
+            render.note("its index of vectors is damaged and left out")
         written = export(document, out, shown.tell, manifest)
     render.note(f"{name}: {size(written)} written to {'standard output' if file == '-' else file}")
 

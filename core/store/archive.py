@@ -24,9 +24,9 @@ from longctx.core.store.durable import storing, write_text
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, MANIFEST_BYTES, Manifest
 from longctx.core.store.naming import require_name
-from longctx.core.store.shards import WORDS, Shard
+from longctx.core.store.shards import OF_PASSAGES, Shard
 from longctx.core.store.space import MORE_DISK, folder_bytes, free_disk, left_of
-from longctx.core.store.word_files import damaged_words
+from longctx.core.store.word_files import damaged_tables
 
 _END = bytes(2 * tarfile.BLOCKSIZE)
 _FILL = 1 << 20  # most bytes of zeros after the end; programs pad their last record with them
@@ -39,11 +39,12 @@ OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
 
 
 def sound(document: Document) -> Manifest:
-    """The manifest to export: the document's own, without a word index that is damaged."""
+    """The manifest to export: the document's own, without a word index or vectors if damaged."""
     manifest = document.manifest
-    if not damaged_words(document):
+    left_out = {group for group in OF_PASSAGES if damaged_tables(document, group)}
+    if not left_out:
         return manifest
-    kept = tuple(shard for shard in manifest.shards if shard.group != WORDS)
+    kept = tuple(shard for shard in manifest.shards if shard.group not in left_out)
     return dataclasses.replace(manifest, shards=kept)
 
 

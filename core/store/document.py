@@ -40,8 +40,8 @@ class Document(DocumentRows):
 
     Raises:
         StateMismatch: here and in every method: a file is missing, damaged or of another format.
-            A damaged file of the word index counts as missing, because it can be rebuilt; `words`
-            says what is wrong with it.
+            A damaged file of the word index or of vectors counts as missing, because it can be
+            rebuilt; `words` and `vectors` say what is wrong with it.
     """
 
     def __init__(
@@ -209,13 +209,14 @@ class Document(DocumentRows):
     def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> None:
         """Read everything; StateMismatch at the first block that is not what was written.
 
-        The word index is not checked: it can be rebuilt, and a document without it is whole.
+        Word index and vectors are not checked: they can be rebuilt, and a document without them
+        is whole.
 
         Args:
             on_bytes: gets the number of bytes after each piece, of the files and of the text.
         """
         for shard in self.manifest.shards:
-            for block in self.blocks(shard) if shard.group != shards.WORDS else ():
+            for block in self.blocks(shard) if shard.group not in shards.OF_PASSAGES else ():
                 on_bytes(len(block))
         self.verify_text(on_bytes)
 

@@ -45,7 +45,10 @@ class DocumentRows:
         groups = by_group(self.manifest.shards)
         self._manifest_size = (folder / MANIFEST).stat().st_size
         self._text = [TextFile(folder, shard) for shard in groups.pop("text", [])]
-        self._words = [_lenient(folder, shard) for shard in groups.pop(shards.WORDS, [])]
+        self._tables = {
+            group: [_lenient(folder, shard) for shard in groups.pop(group, [])]
+            for group in shards.OF_PASSAGES
+        }
         self._groups: dict[str, list[TensorFile]] = {}
         self._lent: dict[str, Rows] = {}
         self.damage: dict[str, StateMismatch] = {}
@@ -173,7 +176,7 @@ class DocumentRows:
     @property
     def word_files(self) -> int:
         """Number of word index files that the manifest names; 0: there is no word index."""
-        return len(self._words)
+        return len(self._tables[shards.WORDS])
 
     def words(self, number: int) -> "dict[str, np.ndarray]":
         """The tables of one file of the word index, with the types and dimensions of the format.
@@ -184,12 +187,30 @@ class DocumentRows:
         Raises:
             StateMismatch: there is no such file, or it is not what was written.
         """
-        if number >= len(self._words):
-            raise StateMismatch(f"'{self.manifest.name}' has no file {number} of a word index")
-        file = self._words[number]
-        if isinstance(file, StateMismatch):
-            raise file
-        return file.arrays()
+        return self._table(shards.WORDS, number).arrays()
+
+    @property
+    def vector_files(self) -> int:
+        """Number of vector files that the manifest names; 0: its passages have no vectors."""
+        return len(self._tables[shards.VECTORS])
+
+    def vectors(self, number: int) -> "dict[str, np.ndarray]":
+        """The vectors of the passages in one file of the word index.
+
+        Whether there are as many vectors as passages is not checked here.
+
+        Returns:
+            "vectors" int8 (P, D) and "scales" float16 (P,): the cosine of passage i with a
+            question's vector is their product, times `scales[i]`.
+
+        Raises:
+            StateMismatch: there is no such file, or it is not what was written.
+        """
+        file = self._table(shards.VECTORS, number)
+        found = file.arrays()
+        if len(found["vectors"]) != len(found["scales"]):
+            raise damaged(file.path, "it has another number of scales than of vectors")
+        return found
 
     def array_take(
         self, group: str, rows: "np.ndarray", name: str, keep: bool = True
@@ -273,8 +294,19 @@ class DocumentRows:
             yield file.read(start, min(shards.BLOCK, shard.size - start))
 
     def _all_files(self) -> list[ShardFile]:
-        words = [file for file in self._words if isinstance(file, TensorFile)]
-        return [*self._text, *words, *(f for files in self._groups.values() for f in files)]
+        lenient = [file for files in self._tables.values() for file in files]
+        tables = [file for file in lenient if isinstance(file, TensorFile)]
+        return [*self._text, *tables, *(f for files in self._groups.values() for f in files)]
+
+    def _table(self, group: str, number: int) -> TensorFile:
+        """A file of the word index or of vectors."""
+        files = self._tables[group]
+        if number >= len(files):
+            raise StateMismatch(f"'{self.manifest.name}' has no file {number} of its {group}")
+        file = files[number]
+        if isinstance(file, StateMismatch):
+            raise file
+        return file
 
     def _files(self, group: str) -> list[tuple[int, TensorFile]]:
         """The files of a group, each with the position of its first row."""

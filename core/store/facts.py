@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from longctx.core.store.manifest import UNITS, Manifest
 from longctx.core.store.naming import shown
-from longctx.core.store.shards import FOR_WORDS, PARTS, WORDS
+from longctx.core.store.shards import FOR_WORDS, PARTS, VECTORS, WORDS
 
 # Identifies one writing of a manifest: its times of content and of status (ns), size and inode.
 Stamp = tuple[int, int, int, int]
@@ -86,6 +86,11 @@ class Facts:
     def has_words(self) -> bool:
         """As `Manifest.has_words`."""
         return WORDS in self.groups
+
+    @property
+    def has_vectors(self) -> bool:
+        """As `Manifest.has_vectors`."""
+        return VECTORS in self.groups
 
     @property
     def is_bare(self) -> bool:

@@ -102,7 +102,8 @@ class Manifest:
     list of a library, "damaged"; then `report` says why under "error". `title` is None where the
     document is called as its folder is. `units` is "source" where each source was read on its own
     after the prefix, not after the sources before it. `language` is the one that its words
-    are counted in: an ISO 639-1 code, or "" where it is unknown.
+    are counted in: an ISO 639-1 code, or "" where it is unknown. `encoder` names the weights that
+    make the vectors of its passages, or is "" where it has none.
     """
 
     folder: str
@@ -120,6 +121,7 @@ class Manifest:
     title: str | None = None
     units: str = UNITS[0]
     language: str = ""
+    encoder: str = ""
 
     @property
     def name(self) -> str:
@@ -130,6 +132,11 @@ class Manifest:
     def has_words(self) -> bool:
         """Whether it has word index files, sound or damaged."""
         return any(shard.group == shards.WORDS for shard in self.shards)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether it has files of its passages' vectors, sound or damaged."""
+        return any(shard.group == shards.VECTORS for shard in self.shards)
 
     @property
     def is_bare(self) -> bool:
@@ -144,7 +151,10 @@ class Manifest:
 
     @property
     def parts(self) -> dict[str, int]:
-        """Bytes on disk by part: text, tokens, words, cache, and what the method keeps rows of."""
+        """Bytes on disk by part: text, tokens, words, cache, and what the method keeps rows of.
+
+        The vectors of passages count as words.
+        """
         sizes: dict[str, int] = {}
         for shard in self.shards:
             sizes[shard.part] = sizes.get(shard.part, 0) + shard.size
@@ -230,8 +240,14 @@ class Manifest:
             raise ValueError(f"its units are {self.units!r:.40}")
         if not re.fullmatch("([a-z]{2})?", self.language):
             raise ValueError(f"its language is {self.language!r:.40}")
+        if not re.fullmatch("[A-Za-z0-9._-]{0,100}", self.encoder):
+            raise ValueError(f"its encoder is {self.encoder!r:.40}")
         if self.has_words and self.status != "complete":
             raise ValueError("it names files of words, which only whole documents have")
+        if self.has_vectors and self.status != "complete":
+            raise ValueError("it names files of vectors, which only whole documents have")
+        if self.has_vectors and not self.encoder:
+            raise ValueError("it names files of vectors, and no encoder that made them")
         snapshots = any(shard.group in shards.SNAPSHOTS for shard in self.shards)
         if self.units != UNITS[0] and snapshots and self.status == "complete":
             raise ValueError("its sources were read one by one, and it has a snapshot of all")

@@ -225,6 +225,7 @@ _FORMS = {
         "tokens": ("int64", 1),
         "bytes": ("int64", 1),
     },
+    "vectors": {"vectors": ("int8", 2), "scales": ("float16", 1)},
     "segment": {
         "terms": ("uint8", 1),
         "heads": ("int64", 1),

@@ -22,12 +22,18 @@ BLOCK = 1 << 20  # bytes under one checksum
 MEMBER = 1 << 20  # raw bytes in one gzip member
 MEMBERS = 64  # gzip members in one text file
 AGAIN = "Ingest the document again with --replace"
-FOR_WORDS = frozenset({"text", "lines", "tokens", "marks", "words"})  # what a search by words reads
 SNAPSHOTS = ("memory", "boundary")  # groups of one file of tensors that are not rows
 WORDS = "words"  # the group of the word index: files of tensors that are not rows
+VECTORS = "vectors"  # the group of the passages' vectors, likewise, a file for each of the words
+OF_PASSAGES = (WORDS, VECTORS)  # groups that can be made again from text and tokens
+# What a search without a model reads.
+FOR_WORDS = frozenset({"text", "lines", "tokens", "marks", *OF_PASSAGES})
 SEGMENT = "segment"  # a file of a library's word index, likewise
-ROWLESS = (*SNAPSHOTS, WORDS, SEGMENT)
-PARTS = {"lines": "text", "marks": "tokens", "memory": "cache", "boundary": "cache"}  # for people
+ROWLESS = (*SNAPSHOTS, *OF_PASSAGES, SEGMENT)
+PARTS = {  # for people
+    **{"lines": "text", "marks": "tokens", "memory": "cache", "boundary": "cache"},
+    VECTORS: WORDS,
+}
 DTYPES = {  # safetensors' name: torch's name, bytes of an element
     "F64": ("float64", 8),
     "F32": ("float32", 4),
@@ -55,7 +61,8 @@ class Shard:
 
     Args:
         file: its name, made of group and number (`shard_name`).
-        group: "text", "lines", "tokens", "memory", "boundary", "words", or one that a method keeps.
+        group: "text", "lines", "tokens", "memory", "boundary", "words", "vectors", or one that a
+            method keeps.
         rows: first dimension of every tensor; gzip members of a text file; 0 for ROWLESS.
         size: bytes on disk.
         blocks: xxh3-128 (hex) of each 1 MiB block.

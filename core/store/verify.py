@@ -15,9 +15,11 @@ from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, Manifest
 from longctx.core.store.places import LibraryFolders, describe
-from longctx.core.store.word_files import damaged_words
+from longctx.core.store.shards import VECTORS, WORDS
+from longctx.core.store.word_files import damaged_tables
 
 OnProgress = Callable[[int, int], None]  # gets bytes done, and bytes in all
+_CALLED = {WORDS: "word index", VECTORS: "index of vectors"}  # what people call them
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,8 @@ def _verify(library: Library, folder: Confined, on_done: Callable[[int], None]) 
                 return None
             document = Document(folder)
             document.verify(add)
-            wrong = damaged_words(document, add)
-            if wrong:
+            wrong = {group: damaged_tables(document, group, add) for group in _CALLED}
+            if any(wrong.values()):
                 return Verified(name, unfinished, "damaged", error=_told(wrong))
             return Verified(name, unfinished, "ok", document.size())
     except Locked as exc:
@@ -117,10 +119,13 @@ def _verify(library: Library, folder: Confined, on_done: Callable[[int], None]) 
         return Verified(name, unfinished, "damaged", error=str(exc))
 
 
-def _told(wrong: dict[str, str]) -> str:
-    """The message for damaged files of a word index."""
-    files = "; ".join(f"'{file}': {why}" for file, why in wrong.items())
+def _told(wrong: dict[str, dict[str, str]]) -> str:
+    """The message for damaged files of a word index and of vectors, by group."""
+    told = []
+    for group, found in wrong.items():
+        files = "; ".join(f"'{file}': {why}" for file, why in found.items())
+        told += [f"its {_CALLED[group]} is damaged ({files})"] if found else []
     return (
-        f"its word index is damaged ({files}), and nothing else is. Questions can be asked; "
-        "ingest the document again with --replace to write it"
+        f"{' and '.join(told)}, and nothing else is. Questions can be asked; ingest the document "
+        "again with --replace to write it"
     )

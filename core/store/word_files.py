@@ -1,8 +1,8 @@
-"""The word index as files: which ones are written, and which ones a longer document keeps.
+"""Word index and vectors of passages as files: which are written, and which are kept on growth.
 
-The caller passes in a callable that gives the tables of each file. `docs/format.md` specifies both.
+The caller passes in a callable that gives the tables of each file. `docs/format.md` specifies them.
 A file holds the passages of one run of the document's tokens, so what is appended leaves the
-earlier files as they are. This module cuts no passages and counts no words.
+earlier files as they are. This module cuts no passages, counts no words and computes no vectors.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,27 +25,29 @@ SHIFT = 256  # tokens by which a file's passages may begin or end after its run'
 _LOOK = 256  # further tokens that decide where its last passage and that one's last word end
 
 # Maps a document and a file number to the tables of that file and of all after it.
-MakeWords = Callable[[Document, int], "Iterator[dict[str, numpy.ndarray]]"]
+MakeTables = Callable[[Document, int], "Iterator[dict[str, numpy.ndarray]]"]
 
 
-def write_words(
+def write_tables(
     document: Document,
     folder: Confined,
-    make: MakeWords,
+    group: str,
+    make: MakeTables,
     kept: list[Shard] | None = None,
     start: "Callable[..., Future[Shard]] | None" = None,
 ) -> list[Shard]:
-    """Writes the word index of a document.
+    """Writes the files of a group of `shards.OF_PASSAGES`.
 
     Args:
         document: its text and tokens are read.
         folder: where to write.
+        group: the group.
         make: gives the tables of the files.
         kept: the first files, which are already in the folder.
         start: starts calls in other threads; None: they are made at once.
 
     Returns:
-        All files of the index.
+        All files of the group.
 
     Raises:
         StateMismatch: the document is damaged.
@@ -56,27 +58,28 @@ def write_words(
     first, written = [*(kept or ())], []
     for number, tables in enumerate(make(document, len(first)), len(first)):
         tensors = {name: torch.from_numpy(table) for name, table in tables.items()}
-        name = shard_name(WORDS, number, None)
-        written.append((start or done)(write_tensors, folder, WORDS, name, tensors))
+        name = shard_name(group, number, None)
+        written.append((start or done)(write_tensors, folder, group, name, tensors))
     return [*first, *(each.result() for each in written)]
 
 
-def words_of(manifest: Manifest) -> list[Shard]:
-    """The files of a document's word index."""
-    return [shard for shard in manifest.shards if shard.group == WORDS]
+def files_in(manifest: Manifest, group: str = WORDS) -> list[Shard]:
+    """The files of a group that a manifest names."""
+    return [shard for shard in manifest.shards if shard.group == group]
 
 
-def damaged_words(
-    document: Document, on_bytes: Callable[[int], None] = lambda count: None
+def damaged_tables(
+    document: Document, group: str = WORDS, on_bytes: Callable[[int], None] = lambda count: None
 ) -> dict[str, str]:
-    """What is wrong with files of a document's word index, by file name; each file is read.
+    """What is wrong with files of a group, by file name; each file is read.
 
     Args:
         document: an open document.
+        group: one of `shards.OF_PASSAGES`.
         on_bytes: gets the number of bytes after each piece.
     """
     found = {}
-    for shard in words_of(document.manifest):
+    for shard in files_in(document.manifest, group):
         try:
             for block in document.blocks(shard):
                 on_bytes(len(block))
@@ -85,31 +88,40 @@ def damaged_words(
     return found
 
 
-def unchanged_words(document: Document, tokens: int) -> list[Shard]:
-    """The first files of a word index that stay as they are when the document is made longer.
+def unchanged_tables(document: Document, tokens: int, group: str = WORDS) -> list[Shard]:
+    """The first files of a group that stay as they are when the document is made longer.
 
     Args:
         document: a complete one.
         tokens: number of tokens that stay the same, as does their text.
+        group: one of `shards.OF_PASSAGES`.
 
     Raises:
         StateMismatch: the document's text or tokens are damaged.
     """
     kept: list[Shard] = []
-    damaged = damaged_words(document)
-    for shard in words_of(document.manifest):
-        end = (len(kept) + 1) * FILE_TOKENS + SHIFT
-        if shard.file in damaged or not _is_over(document, end, tokens):
+    damaged = damaged_tables(document, group)
+    for shard in files_in(document.manifest, group):
+        if shard.file in damaged or not is_settled(document, len(kept), tokens):
             break
         kept.append(shard)
     return kept
 
 
-def _is_over(document: Document, end: int, tokens: int) -> bool:
-    """Whether passages up to a token, and the last word of them, are sure to end where they do.
+def is_settled(document: Document, number: int, tokens: int) -> bool:
+    """Whether a file's passages, and the last word of them, are sure to end where they do.
 
     A word cut by a passage's end counts wholly for that passage, so what follows is looked at.
+
+    Args:
+        document: an open document.
+        number: the file's.
+        tokens: number of tokens that stay the same, as does their text.
+
+    Raises:
+        StateMismatch: the document's text or tokens are damaged.
     """
+    end = (number + 1) * FILE_TOKENS + SHIFT
     if end + _LOOK > tokens:
         return False
     source = document.manifest.sources[document.source_of(end)]

@@ -31,8 +31,18 @@ from longctx.core.store.manifest import (
 )
 from longctx.core.store.places import delete_files, delete_folder, sweep, unnamed, write_manifest
 from longctx.core.store.shard_writer import WRITERS, GroupWriter, TextWriter, write_tensors
-from longctx.core.store.shards import FOR_WORDS, MEMBER, ROWLESS, Rows, Shard, damaged, shard_name
-from longctx.core.store.word_files import MakeWords, unchanged_words, write_words
+from longctx.core.store.shards import (
+    FOR_WORDS,
+    MEMBER,
+    ROWLESS,
+    VECTORS,
+    WORDS,
+    Rows,
+    Shard,
+    damaged,
+    shard_name,
+)
+from longctx.core.store.word_files import MakeTables, unchanged_tables, write_tables
 
 RESERVED = ("text", "lines", *ROWLESS)  # groups that are not a method's rows
 
@@ -53,7 +63,8 @@ class Writer:
         shard_rows: rows of a full shard.
         publish: puts the complete folder in its place.
         begun: the last checkpoint of an earlier run, to continue from.
-        shorter: the document that is appended to; unchanged parts of its word index are kept.
+        shorter: the document that is appended to; unchanged parts of its word index and vectors
+            are kept.
         fence: called before anything is saved or published; raises Locked where the document has
             become another process's to write.
 
@@ -212,8 +223,9 @@ class Writer:
         self,
         snapshot: Rows | None,
         boundary: Boundary | None = None,
-        words: MakeWords | None = None,
+        words: MakeTables | None = None,
         bare: bool = False,
+        vectors: MakeTables | None = None,
         **changes: Any,
     ) -> Manifest:
         """Write the rest and publish the document under documents/.
@@ -224,6 +236,8 @@ class Writer:
             boundary: as in `checkpoint`.
             words: gives the tables of the word index; None: the document has none.
             bare: the method's rows are left out, since reading the tokens again makes them.
+            vectors: gives the vectors of the passages, of a document with the files of `words`;
+                None: it has none. The manifest has an `encoder` then.
             **changes: fields of the manifest.
 
         Raises:
@@ -232,7 +246,8 @@ class Writer:
         """
         if so_far := self._source_so_far():
             raise ValueError(f"source {so_far[0].name!r} is still open")
-        manifest = self._save("complete", snapshot, boundary, None, changes, words, bare)
+        tables = {WORDS: words, VECTORS: vectors}
+        manifest = self._save("complete", snapshot, boundary, None, changes, tables, bare)
         self._swept.result()
         self._fence()
         self._publish()
@@ -241,7 +256,7 @@ class Writer:
     def growth(
         self, snapshot: Rows | None, boundary: Boundary | None = None, bare: bool = False
     ) -> int:
-        """Bytes that `complete` would add to the folder, without headers and the word index."""
+        """Bytes that `complete` would add to the folder, without headers, words and vectors."""
         self._settle()
         rows = self._kept_groups(bare).values()
         kept = self._folded(boundary, snapshot) if boundary else {}
@@ -255,6 +270,11 @@ class Writer:
     def units(self) -> str:
         """What is read as one text, as the manifest says it."""
         return self._manifest.units
+
+    @property
+    def encoder(self) -> str:
+        """What makes the vectors of the passages, as the manifest says it; empty: nothing."""
+        return self._manifest.encoder
 
     @property
     def sources(self) -> tuple[SourceRecord, ...]:
@@ -315,7 +335,7 @@ class Writer:
         boundary: Boundary | None,
         checkpoint: int | None,
         changes: dict,
-        words: MakeWords | None = None,
+        tables: dict[str, MakeTables | None] | None = None,
         bare: bool = False,
     ) -> Manifest:
         self._fence()
@@ -342,7 +362,9 @@ class Writer:
                 **changes,
             )
             self._manifest = replace(self._manifest, language=self._language())
-            files += self._write_words(words, start) if words else []
+            for group, make in (tables or {}).items():  # vectors are of the passages of words
+                self._manifest = replace(self._manifest, shards=in_order(files))
+                files += self._write_tables(group, make, start) if make else []
             files = [*(written.result() for written in snapshots), *files]
         self._manifest = replace(self._manifest, shards=in_order(files))
         self._fence()
@@ -386,22 +408,29 @@ class Writer:
         """The groups of rows that are kept: all, or where reading makes them again, no method's."""
         return {n: rows for n, rows in self._groups.items() if not bare or n in FOR_WORDS}
 
-    def _write_words(self, words: MakeWords, start: Callable[..., Future[Shard]]) -> list[Shard]:
-        """Writes the word index of what the manifest describes; the manifest is stored later."""
+    def _write_tables(
+        self, group: str, make: MakeTables, start: Callable[..., Future[Shard]]
+    ) -> list[Shard]:
+        """Writes word index or vectors of what the manifest describes, which is stored later."""
         kept: list[Shard] = []
-        if self._shorter and self._counted_alike(self._shorter):
+        if self._shorter and self._made_alike(self._shorter, group):
             boundary = self._shorter.manifest.report.get("boundary", {})
-            kept = unchanged_words(self._shorter, boundary.get("tokens", 0))
+            kept = unchanged_tables(self._shorter, boundary.get("tokens", 0), group)
             link_files(self._shorter.folder, self._folder, kept)
-        return write_words(Document(self._folder, self._manifest), self._folder, words, kept, start)
+        document = Document(self._folder, self._manifest, FOR_WORDS)
+        return write_tables(document, self._folder, group, make, kept, start)
 
     def _language(self) -> str:
         """The language of what the manifest describes."""
         return document_language(Document(self._folder, self._manifest, FOR_WORDS))
 
-    def _counted_alike(self, shorter: Document) -> bool:
-        """Whether the appended document's text still has its encodings and its language."""
-        if shorter.manifest.language != self._manifest.language:
+    def _made_alike(self, shorter: Document, group: str) -> bool:
+        """Whether the tables of an appended document were made as those of the longer one are."""
+        one, other = (
+            manifest.language if group == WORDS else manifest.encoder
+            for manifest in (shorter.manifest, self._manifest)
+        )
+        if one != other:
             return False
         pairs = zip(shorter.manifest.sources, self._manifest.sources, strict=False)
         return all(old.encoding == new.encoding for old, new in pairs)

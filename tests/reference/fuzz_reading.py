@@ -26,7 +26,7 @@ from longctx.core.store.library import Library
 from longctx.core.store.manifest import MANIFEST, Manifest
 from longctx.core.store.marks import marks_before, marks_of
 from longctx.core.store.sameness import changed_sources
-from longctx.core.store.word_files import damaged_words, unchanged_words
+from longctx.core.store.word_files import damaged_tables, unchanged_tables
 
 LOOKED_AT = 4  # tokens, places and rows that are asked for
 
@@ -152,11 +152,11 @@ def _tails(document: Document, rng: random.Random) -> None:
         document.full(group, rng.choice([0, 64, 10**6]))
     assert sum(map(len, document.text_tail())) >= 0
     document.full_text(rng.choice([0, 10, 10**9]))
-    unchanged_words(document, document.manifest.tokens)
+    unchanged_tables(document, document.manifest.tokens)
 
 
 def _verified(document: Document, rng: random.Random) -> None:
-    damaged_words(document)
+    damaged_tables(document)
     document.verify()
 
 

@@ -9,7 +9,7 @@ from small_documents import HEADER
 
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.word_files import MakeWords
+from longctx.core.store.word_files import MakeTables
 
 
 def write_texts(
@@ -41,7 +41,7 @@ def tokens_text(
     library: Library,
     *sources: tuple[bytes, Sequence[int]],
     encoding: str = "utf-8",
-    words: MakeWords | None = None,
+    words: MakeTables | None = None,
 ) -> Document:
     """A document of sources with tokens at given bytes; `words` makes its index."""
     rows = max(64, *(len(tokens) // 4 for _, tokens in sources))

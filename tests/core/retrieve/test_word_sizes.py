@@ -11,7 +11,7 @@ from longctx.core.ingest.plan import plan
 from longctx.core.retrieve.word_sizes import SAMPLE, word_bytes
 from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.store.library import Library
-from longctx.core.store.word_files import words_of
+from longctx.core.store.word_files import files_in
 
 ROOT = Path(__file__).parents[3]
 TEXTS = {
@@ -31,7 +31,7 @@ def test_the_index_of_a_text_is_judged_within_a_tenth(tmp_path, monkeypatch, nam
     with library.writer("text", HEADER) as writer:
         add_source(writer, "text", data, step=1 << 16)  # a token is two bytes
         manifest = writer.complete(SNAPSHOT, words=word_tables)
-    size = sum(shard.size for shard in words_of(manifest))
+    size = sum(shard.size for shard in files_in(manifest))
     expected = word_bytes(data[:SAMPLE], len(data), manifest.tokens)
     assert expected == pytest.approx(size, rel=0.1, abs=200)
 

@@ -21,7 +21,7 @@ from longctx.core.retrieve.word_tables import count_tables, read_table
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
-from longctx.core.store.word_files import unchanged_words
+from longctx.core.store.word_files import unchanged_tables
 from longctx.core.tokens.terms import terms
 
 TYPES = {
@@ -133,7 +133,7 @@ def test_passages_and_words_are_those_of_the_transcription(
             alone = next(word_tables.word_tables(document, number))
             assert all(np.array_equal(alone[name], table[name]) for name in TYPES)
         tokens = min(same, document.manifest.tokens)
-        kept = len(unchanged_words(document, tokens))
+        kept = len(unchanged_tables(document, tokens))
         other = encoded(
             library, [*texts[:-1], shared(texts, size, tokens) + "12. x"], encoding, size
         )

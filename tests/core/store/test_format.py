@@ -36,6 +36,7 @@ GOLDEN = {
 }
 GOLDEN_MANIFEST = """\
 {
+ "encoder": "",
  "format": 4,
  "language": "",
  "method": "reform",
@@ -229,6 +230,7 @@ def test_an_independent_writer_of_the_format_is_read(library):
         **HEADER,
         "title": "Рука",
         "language": "en",
+        "encoder": "",
         "units": "document",
         "format": FORMAT,
         "status": "complete",

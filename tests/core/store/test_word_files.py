@@ -19,7 +19,7 @@ from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.shards import WORDS
 from longctx.core.store.verify import verify
-from longctx.core.store.word_files import damaged_words, unchanged_words, words_of
+from longctx.core.store.word_files import damaged_tables, files_in, unchanged_tables
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 SENTENCES = [f"page {i} tells of boat {i * 7919 % 997} and its salt" for i in range(90)]
@@ -70,8 +70,8 @@ def test_the_index_is_written_with_the_document(library):
     tables = list(word_tables(put(library, "book", WHOLE)))
     document = library.document("book")
     document.verify()
-    assert [shard.file for shard in words_of(document.manifest)] == ["words-00000.safetensors"]
-    assert [shard.rows for shard in words_of(document.manifest)] == [0]
+    assert [shard.file for shard in files_in(document.manifest)] == ["words-00000.safetensors"]
+    assert [shard.rows for shard in files_in(document.manifest)] == [0]
     assert document.word_files == len(tables) == 1
     for name, tensor in document.words(0).items():
         assert np.array_equal(tensor, tables[0][name])
@@ -84,7 +84,7 @@ def test_a_checkpoint_has_none(library):
         writer.checkpoint(SNAPSHOT)
     assert not library.document("other", partial=True).manifest.has_words
     folder = library.path / "unfinished" / "other"
-    shard = words_of(put(library, "book2", WHOLE).manifest)[0]
+    shard = files_in(put(library, "book2", WHOLE).manifest)[0]
     os.link(library.path / "documents" / "book2" / shard.file, folder / shard.file)
     entry = {"file": shard.file, "group": WORDS, "rows": 0, "size": shard.size}
 
@@ -109,15 +109,15 @@ def test_the_files_before_the_boundary_are_those_of_the_shorter_document(library
     longer = grow(library, "log", WHOLE, tables)
     kept = [
         shard.file
-        for shard in words_of(longer.manifest)
+        for shard in files_in(longer.manifest)
         if (folder / shard.file).stat().st_ino == inodes.get(shard.file)
     ]
     assert [len(kept)] == made == [(BEFORE - 32 - 64) // 256]
-    assert len(words_of(longer.manifest)) > len(kept) + 1
+    assert len(files_in(longer.manifest)) > len(kept) + 1
     put(library, "anew", WHOLE)
-    assert words_of(longer.manifest) == words_of(library.document("anew").manifest)
+    assert files_in(longer.manifest) == files_in(library.document("anew").manifest)
     longer.verify()
-    assert damaged_words(longer) == {}
+    assert damaged_tables(longer) == {}
 
 
 def test_no_file_is_kept_where_the_language_has_become_another(library, few):
@@ -130,25 +130,25 @@ def test_no_file_is_kept_where_the_language_has_become_another(library, few):
     longer = grow(library, "log", f"{german}{english}".encode())
     put(library, "anew", f"{german}{english}".encode())
     assert longer.manifest.language == "en"
-    assert words_of(longer.manifest) == words_of(library.document("anew").manifest)
+    assert files_in(longer.manifest) == files_in(library.document("anew").manifest)
 
 
 def test_a_damaged_file_is_not_kept(library, few):
     put(library, "log", FIRST_PART)
     flip(library.path / "documents" / "log" / "words-00002.safetensors", 200)
-    assert len(unchanged_words(library.document("log"), BEFORE)) == 2
+    assert len(unchanged_tables(library.document("log"), BEFORE)) == 2
     longer = grow(library, "log", WHOLE)
-    assert damaged_words(longer) == {}
+    assert damaged_tables(longer) == {}
     put(library, "anew", WHOLE)
-    assert words_of(longer.manifest) == words_of(library.document("anew").manifest)
+    assert files_in(longer.manifest) == files_in(library.document("anew").manifest)
 
 
 def test_a_word_that_may_go_on_is_counted_anew(library, few):
     """The last word of a file's last passage is the passage's as a whole."""
     document = put(library, "log", b"long " * 50 + b"word" * 700)
-    assert len(unchanged_words(document, 1000)) == 0
+    assert len(unchanged_tables(document, 1000)) == 0
     document = put(library, "log2", b"long " * 130 + b"word" * 700)
-    assert len(unchanged_words(document, 1000)) == 1
+    assert len(unchanged_tables(document, 1000)) == 1
 
 
 def test_sources_end_words(library, few):
@@ -156,8 +156,8 @@ def test_sources_end_words(library, few):
         add_source(writer, "a.txt", b"word" * 150)
         add_source(writer, "b.txt", b"word" * 300)
         writer.complete(SNAPSHOT, Boundary(0, {}, 0), word_tables)
-    assert len(unchanged_words(library.document("two"), 256 + 32 + 64)) == 1
-    assert unchanged_words(library.document("two"), 256 + 32 + 63) == []
+    assert len(unchanged_tables(library.document("two"), 256 + 32 + 64)) == 1
+    assert unchanged_tables(library.document("two"), 256 + 32 + 63) == []
 
 
 def test_text_that_is_decoded_otherwise_is_counted_anew(library, few):
@@ -193,7 +193,7 @@ def test_a_damaged_index_leaves_the_document_whole(library, harm):
     harm(path)
     document = library.document("book")
     document.verify()
-    assert list(damaged_words(document)) == [path.name]
+    assert list(damaged_tables(document)) == [path.name]
     with pytest.raises(StateMismatch):
         document.words(0)
     [found] = verify(library)

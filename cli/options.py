@@ -377,6 +377,15 @@ Shared = Annotated[
         "only its owner can. An existing library keeps the mode of its folder.",
     ),
 ]
+Vectors = Annotated[
+    bool,
+    setting(
+        "--vectors/--no-vectors",
+        "Also keep a vector for each passage, so that questions in other words find it; off: "
+        "searched by words alone, and read faster. On by default; a document that is there goes on "
+        "as it was read.",
+    ),
+]
 Hidden = Annotated[
     bool,
     setting(

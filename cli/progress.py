@@ -94,9 +94,13 @@ def reading(what: str = "reading") -> "Iterator[Callable[..., None]]":
 
 
 def _values(state: "Progress") -> dict[str, Any]:
-    """The numbers of a progress; `overall` only where there are many documents."""
+    """The numbers of a progress; `overall` only where there are many documents.
+
+    `what` only where it is not read but encoded.
+    """
     values = dict(vars(state))
-    overall = values.pop("overall")
+    overall, phase = values.pop("overall"), values.pop("phase")
+    values |= {"what": phase} if phase else {}
     return values if overall is None else {**values, "overall": vars(overall)}
 
 
@@ -155,15 +159,20 @@ def step(
 
 
 def so_far(state: "Progress", document: str = "") -> str:
-    """Tokens read, speed and time left; of many documents, those of all, and how many are done."""
+    """Tokens read, speed and time left; of many documents, those of all, and how many are done.
+
+    While passages are encoded, it begins with that.
+    """
     whole = _whole(state)
     parts = [f"{whole.tokens:,} tokens", f"{whole.tokens_per_s:,.0f} tokens/s"]
     if left := _left(whole):
         parts.append(left)
     if overall := state.overall:
         told = f"{overall.documents:,} of {overall.of:,} documents, {', '.join(parts)}"
-        return f"{told}: {document}" if document else told
-    return (f"{document}: " if document else "") + ", ".join(parts)
+        doing = ", ".join(part for part in (document, state.phase) if part)
+        return f"{told}: {doing}" if doing else told
+    before = [part for part in (document, state.phase) if part]
+    return ": ".join([*before, ", ".join(parts)])
 
 
 def _whole(state: "Progress") -> "Progress | Overall":

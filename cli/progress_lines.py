@@ -16,8 +16,8 @@ EVERY_MS = 200
 class Lines(AbstractContextManager["Lines"]):
     """Objects with `total`, `cache`, `processed` and `time_ms`: first, last and 5 a second.
 
-    If the document changes or the time goes back, a new series begins, and its first object is
-    reported too. Use it as a context manager; its end reports the last object.
+    If the document or the work changes or the time goes back, a new series begins, and its first
+    object is reported too. Use it as a context manager; its end reports the last object.
 
     Args:
         what: names the work.
@@ -28,7 +28,7 @@ class Lines(AbstractContextManager["Lines"]):
     def __init__(self, what: str, unit: str, write: Callable[[dict[str, Any]], None]):
         self.what, self._unit, self._write = what, unit, write
         self._due = self._time = 0
-        self._document: int | str | None = None
+        self._series: tuple[Any, Any] = (None, None)
         self._untold: dict[str, Any] | None = None
 
     def tell(
@@ -41,13 +41,13 @@ class Lines(AbstractContextManager["Lines"]):
             cache: how much of it existed before.
             processed: how much of it is done, `cache` included.
             time_ms: since it began.
-            more: other counts, and their `document`.
+            more: other counts, and their `document`; `what` names the work where it is another.
         """
-        document = more.get("document")
-        if time_ms < self._time or document != self._document:
+        series = more.get("document"), more.get("what")
+        if time_ms < self._time or series != self._series:
             self._flush()
             self._due = 0
-        self._time, self._document = time_ms, document
+        self._time, self._series = time_ms, series
         told = {"total": total, "cache": cache, "processed": processed, "time_ms": time_ms, **more}
         self._untold = {"what": self.what, "unit": self._unit, **told}
         if time_ms >= self._due or processed == total:

@@ -18,6 +18,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the cache of the pro
     os.environ["XDG_STATE_HOME"] = os.path.join(os.environ["XDG_CACHE_HOME"], "state")
 os.environ["LONGCTX_DEFAULT_MODEL"] = "tiny"  # whatever is installed
 os.environ["LONGCTX_ANSWER_MODEL"] = "own"
+os.environ["LONGCTX_VECTORS"] = "0"  # which take time; tests of them ask for them
 
 import pytest
 from sampled import WHOLE

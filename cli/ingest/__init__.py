@@ -121,6 +121,7 @@ def run(
             "by default where a PATH is a folder, and as the document was read.",
         ),
     ] = None,
+    vectors: options.Vectors = True,
     hidden: options.Hidden = False,
     no_ignore: options.NoIgnore = False,
     raw: options.Raw = False,

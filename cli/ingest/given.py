@@ -30,7 +30,7 @@ def require_fit(ctx: typer.Context, paths: list[str]) -> None:
     given = ctx.params
     if given["append"]:
         why = "a document that becomes longer is read on as it was begun"
-        _refuse(_typed(ctx, "name", "units", *ANEW, *READ_AS), "--append", why)
+        _refuse(_typed(ctx, "name", "units", "vectors", *ANEW, *READ_AS), "--append", why)
     if given["follow"]:
         _refuse([*_typed(ctx, *ANEW), *(["units"] if given["units"] else [])], "--follow")
         if paths[-1] == "-":
@@ -99,6 +99,7 @@ def understood(ctx: typer.Context, library: "Library") -> "Reading":
         "kv_dtype": given["kv_dtype"],
         "precision": given["precision"],
         "dtype": _dtype_wanted(ctx, library),
+        "vectors": given["vectors"],
         "hidden": given["hidden"],
         "no_ignore": given["no_ignore"],
         "raw": given["raw"],

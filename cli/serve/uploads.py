@@ -96,7 +96,7 @@ def progress(state: "Progress") -> dict[str, Any]:
 
     Returns:
         `done` and `total` bytes (null: unknown), `rate` in bytes a second and `left_s` in seconds
-        (null: unknown), `tokens`.
+        (null: unknown), `tokens`; `phase` where passages are encoded, when all has been read.
     """
     seconds, new = state.time_ms / 1000, state.processed - state.cache
     rate = new / seconds if seconds and new else None
@@ -106,6 +106,7 @@ def progress(state: "Progress") -> dict[str, Any]:
     return {
         **{"done": state.processed, "total": state.total, "tokens": state.tokens},
         **{"rate": rate and round(rate, 1), "left_s": left},
+        **({"phase": state.phase} if state.phase else {}),
     }
 
 

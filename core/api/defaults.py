@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 LIBRARY = "LONGCTX_LIBRARY"
 READER = "LONGCTX_DEFAULT_MODEL"
+VECTORS = "LONGCTX_VECTORS"
 BUNDLED = "tiny"
 OWN = "own"  # as the model that answers: the one that read the document
 EMBEDDINGS = "embeddings"  # the group; `core/kv/embeddings.py` would import torch
@@ -22,6 +23,11 @@ def library_folder() -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("longctx") / "library"
+
+
+def wants_vectors() -> bool:
+    """Whether a new document gets vectors of its passages: LONGCTX_VECTORS, by default yes."""
+    return os.environ.get(VECTORS, "").lower() not in ("0", "f", "false", "n", "no", "off")
 
 
 def usual_model(device: str) -> str:

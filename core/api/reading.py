@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from longctx.core.api.defaults import usual_model
+from longctx.core.api.defaults import usual_model, wants_vectors
 from longctx.core.api.model import Model, running
 from longctx.core.api.running import Running
 from longctx.core.common.collection import no_collection
@@ -46,6 +46,8 @@ class Reading(TypedDict, total=False):
         checkpoint: how often to save: a number of tokens ("64k") or a time ("90s").
         shared: a library that is made now has the usual rights, and is not its owner's alone.
         passing: by path, what files that will not stay are called; their paths are not recorded.
+        vectors: a new document also gets a vector for each passage, so that questions in other
+            words find it; by default as LONGCTX_VECTORS says, else yes.
     """
 
     model: Model | str | None
@@ -68,6 +70,7 @@ class Reading(TypedDict, total=False):
     checkpoint: str | int | None
     shared: bool
     passing: Mapping[str, str]
+    vectors: bool
 
 
 MODEL = ("profile", "method", "device", "dtype", "threads", "devices", "max_memory")  # of `Model`
@@ -226,6 +229,7 @@ class Work:
             max_size=_number(most, parse_bytes),
             rules=rules(self.how),
             units=units,
+            vectors=self.how.get("vectors", wants_vectors()),
             passing=self.how.get("passing", {}),
         )
 

@@ -16,6 +16,7 @@ from longctx.core.store.space import MORE_DISK, folder_bytes, free_disk, left_of
 
 TOKEN_BYTES = 12  # an int32 id and an int64 offset, until they are stored
 WORD_BYTES = 4  # of the word index per token, estimated
+VECTOR_BYTES = 388 / 128  # of vectors per token, estimated: 384 numbers and a scale for a passage
 SAMPLE_BYTES = 1 << 18
 
 
@@ -26,6 +27,7 @@ def expected_in_room(
     sources: list[Source],
     max_size: int | None,
     before: int = 0,
+    vectors: bool = False,
 ) -> int:
     """The tokens that a document will have, estimated from its first text, if there is room.
 
@@ -36,13 +38,15 @@ def expected_in_room(
         sources: what is read; a stream counts as nothing.
         max_size: the most bytes the library may have; None: any number.
         before: tokens that exist already.
+        vectors: its passages get vectors.
 
     Raises:
         LongctxError: the model does not fit, the state does not fit on disk, or what is held does
             not fit in memory; with the sizes needed and free.
     """
     method = engine.new_method()
-    tokens, needed = _tokens_and_bytes(engine, sources, method.row_bytes())
+    row = method.row_bytes() + WORD_BYTES + (VECTOR_BYTES if vectors else 0)
+    tokens, needed = _tokens_and_bytes(engine, sources, row)
     # While a checkpoint is written, the previous one still exists.
     needed += 2 * method.snapshot_bytes(tokens, engine.dtype.itemsize)
     begun = folder_bytes(store.path / "unfinished" / name)
@@ -97,15 +101,20 @@ def stored_token_bytes(last_id: int, largest: int) -> int:
     return (2 if last_id < 1 << 15 else 4) + (4 if largest < 1 << 31 else 8)
 
 
-def _tokens_and_bytes(engine: Engine, sources: list[Source], row: int) -> tuple[int, int]:
-    """Estimated tokens of files, and their bytes, from the first text of the first file."""
+def _tokens_and_bytes(engine: Engine, sources: list[Source], row: float) -> tuple[int, int]:
+    """Estimated tokens of files, and their bytes, from the first text of the first file.
+
+    Args:
+        engine, sources: the reader, and what it reads.
+        row: bytes of a token besides its id, place and text.
+    """
     sized = (source for source in sources if source.path is not None and source.expected_size)
     data = next((data for source in sized if (data := source.first_bytes(SAMPLE_BYTES))), b"")
     if not data:
         return 0, 0
     backend = engine.files.tokenizer.backend_tokenizer
     tokens = len(backend.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)
-    each = tokens / len(data) * (TOKEN_BYTES + WORD_BYTES + row)
+    each = tokens / len(data) * (TOKEN_BYTES + row)
     each += len(compress_member(data)) / len(data)
     size = sum(source.expected_size or 0 for source in sources)
     return int(size * tokens / len(data)), int(size * each)

@@ -32,6 +32,7 @@ from longctx.core.ingest.ingested import Ingested, as_it_was
 from longctx.core.ingest.job import NOBODY, Job, Observer
 from longctx.core.ingest.resume import engine_for, read_in_dtype
 from longctx.core.ingest.units import BY_SOURCE
+from longctx.core.ingest.vectors import encoder_again
 from longctx.core.sources.find import check, open_sources
 from longctx.core.sources.reader import Source
 from longctx.core.store.boundary import Boundary
@@ -80,8 +81,9 @@ def append(job: Job, observer: Observer = NOBODY) -> Ingested:
         if by_source and document.manifest.is_bare:
             make_again(engine, document)
         sizes, before = more.sizes(), document.manifest.tokens
+        vectors = bool(document.manifest.encoder)
         expected = expected_in_room(
-            store, document.manifest.folder, engine, sizes, job.max_size, before
+            store, document.manifest.folder, engine, sizes, job.max_size, before, vectors
         )
         stream = TokenStream(engine.files.tokenizer)
         sources = more.sources(_start(more, boundary, stream), stream)
@@ -142,7 +144,7 @@ def _writer(
         UsageError: a reading that is to replace the document is unfinished.
     """
     manifest = longer.document.manifest
-    header = {"recorded": engine.recorded()}
+    header = {"recorded": engine.recorded(), "encoder": encoder_again(manifest)}
     kept = ("model", "method", "options", "profile", "title", "units")
     header |= {part: getattr(manifest, part) for part in kept}
     if longer.begun:

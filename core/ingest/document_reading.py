@@ -20,7 +20,7 @@ from longctx.core.common.errors import LongctxError, UnreadableInput
 from longctx.core.common.interrupts import Held
 from longctx.core.contracts.memory import Snapshot
 from longctx.core.contracts.method import Method
-from longctx.core.engine.disk import WORD_BYTES
+from longctx.core.engine.disk import VECTOR_BYTES, WORD_BYTES
 from longctx.core.engine.encode import encode
 from longctx.core.engine.setup import Engine
 from longctx.core.engine.window import room
@@ -31,6 +31,7 @@ from longctx.core.ingest.ingested import Ingested, told
 from longctx.core.ingest.job import NOBODY, Observer, Progress
 from longctx.core.ingest.reading import SourceReading
 from longctx.core.ingest.units import BY_SOURCE, tokens_again
+from longctx.core.ingest.vectors import Encoding, tables_on
 from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.sources.detect import NotText
 from longctx.core.store.behind import WriterBehind, to_host
@@ -127,9 +128,15 @@ class DocumentReading:
         bare = method is not None and self.engine.can_leave_out(method, tokens)
         if bare and not self._by_source:
             snapshot, boundary = None, Boundary(0, {}, 0)
-        words = WORD_BYTES * self.reading.tokens
-        self.require_size(writer.growth(snapshot, boundary, bare) + words)
-        writer.complete(snapshot, boundary, word_tables, bare, report=self.reading.report())
+        vectors = None
+        if writer.encoder:
+            make = tables_on(self.engine.device)
+            vectors = Encoding(make, self.observer.progress, self._kept)
+        each = WORD_BYTES + (VECTOR_BYTES if vectors else 0)
+        tables = int(each * self.reading.tokens)
+        self.require_size(writer.growth(snapshot, boundary, bare) + tables)
+        report = self.reading.report()
+        writer.complete(snapshot, boundary, word_tables, bare, vectors, report=report)
 
     def _snapshots(self) -> Saved:
         """The method's snapshot and the last boundary, being copied to the CPU."""

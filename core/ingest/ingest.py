@@ -39,6 +39,7 @@ from longctx.core.ingest.update import (
     is_outdated,
     require_replaceable,
 )
+from longctx.core.ingest.vectors import encoder_for
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.reader import Source
 from longctx.core.store.behind import WriterBehind
@@ -115,13 +116,14 @@ def read_sources(
     if known and not old and not job.replace:
         require_replaceable(known, job, sources, engine, units)
     engine = as_begun(store, name, sources, engine, units)
-    expected = expected_in_room(store, name, engine, sources, job.max_size)
+    encoder = encoder_for(job, before)
+    expected = expected_in_room(store, name, engine, sources, job.max_size, vectors=bool(encoder))
     differs = partial(difference, engine, sources, units)
     anew = job.replace or (bool(old) and is_outdated(store, name, sources, engine))
     if why := computed_otherwise(store, name, sources, engine, units):
         anew, differs = True, lambda begun: why
         engine = replace(engine, notes=(*engine.notes, why))
-    fields = {**header(engine), "title": title, "units": units}
+    fields = {**header(engine), "title": title, "units": units, "encoder": encoder}
     with store.writer(name, fields, anew, differs, updates=bool(old)) as writer:
         old = as_opened(store, old)
         try:

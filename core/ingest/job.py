@@ -15,6 +15,9 @@ if TYPE_CHECKING:  # which import torch
     from longctx.core.engine.setup import Engine
 
 
+ENCODING = "encoding passages"  # a phase of progress
+
+
 @dataclass(frozen=True)
 class Job:
     """What is to be read, into which document and how.
@@ -35,6 +38,8 @@ class Job:
         units: each source is read by itself, so that a later reading takes over what is unchanged;
             False: all sources are one text; None: as the document of this name was read or begun,
             and for a new one each by itself where a path is a folder and the method can.
+        vectors: a new document gets a vector for each passage; one that was read or begun goes on
+            as it is.
     """
 
     library: Path
@@ -48,6 +53,7 @@ class Job:
     rules: Rules = field(default_factory=Rules)
     engine: "Engine | None" = None
     units: bool | None = None
+    vectors: bool = False
     shard: tuple[int, int] = (1, 1)
 
     @property
@@ -98,6 +104,9 @@ class Overall:
 class Progress:
     """The progress of an ingest.
 
+    When all is read, its passages may be encoded, and bytes, tokens and time are then those of this
+    phase.
+
     Attributes:
         total: bytes of all sources; None if unknown, as for a stream.
         cache: bytes taken over from an earlier run.
@@ -106,6 +115,7 @@ class Progress:
         kept: tokens that the last checkpoint holds.
         time_ms: time since the reading began.
         overall: of many documents, the progress of all.
+        phase: empty while the document is read, else ENCODING.
     """
 
     total: int | None
@@ -115,6 +125,7 @@ class Progress:
     kept: int
     time_ms: int
     overall: Overall | None = None
+    phase: str = ""
 
     @property
     def tokens_per_s(self) -> float:

@@ -34,6 +34,8 @@ class Tally:
         """The progress of one document, with that of all."""
         if self._began is None:
             self._began = monotonic() - told.time_ms / 1000
+        if told.phase:  # all its bytes have been read
+            return replace(told, overall=self._now())
         one = self._all[name]
         one.total = one.total if told.total is None else told.total
         one.processed, one.cache = told.processed, told.cache

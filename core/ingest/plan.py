@@ -28,7 +28,7 @@ from longctx.core.engine.disk import TOKEN_BYTES, holds, stored_token_bytes
 from longctx.core.engine.setup import Engine, prepare
 from longctx.core.ingest.job import Job
 from longctx.core.ingest.units import BY_SOURCE, tokens_again, units_for
-from longctx.core.retrieve.word_sizes import SAMPLE, word_bytes
+from longctx.core.retrieve.word_sizes import SAMPLE, vector_bytes, word_bytes
 from longctx.core.sources.detect import NotText
 from longctx.core.sources.find import open_sources
 from longctx.core.sources.reader import Source
@@ -105,6 +105,7 @@ def plan(job: Job) -> Estimate:
         trial.kept_bytes = 0 if trial.can_leave_out(again) else trial.row_bytes
     disk = count.text_bytes + count.word_bytes + MANIFEST_BYTES + trial.snapshot_bytes
     disk += count.tokens * (count.token_bytes + trial.kept_bytes)
+    disk += vector_bytes(count.of_sources) if job.vectors else 0
     seconds, free = counted + trial.seconds, _free_disk(job)
     return Estimate(
         name=job.called,

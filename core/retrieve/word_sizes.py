@@ -1,4 +1,4 @@
-"""Estimates the size of a text's word index from its first 65,536 tokens.
+"""Estimates the size of a text's word index, from its first 65,536 tokens, and of its vectors.
 
 Knows no documents; `core/retrieve/word_tables.py` decides what is stored.
 """
@@ -7,8 +7,18 @@ from longctx.core.passages.cutting import SIZES
 from longctx.core.store.word_files import FILE_TOKENS
 from longctx.core.tokens.terms import counted
 
+_VECTOR = 388  # bytes of a passage's vector and scale
 SAMPLE = 1 << 19  # bytes of text that suffice: 8 per token
 _POSTING, _STEM, _UNIT, _HEADER = 5, 5, 24, 600  # bytes of each, without a stem's own text
+
+
+def vector_bytes(counts: list[int]) -> int:
+    """The estimated size of the vectors of passages in bytes.
+
+    Args:
+        counts: tokens of each source.
+    """
+    return _VECTOR * sum(-(-count // SIZES.usual) for count in counts)
 
 
 def word_bytes(sample: bytes, size: int, tokens: int) -> int:

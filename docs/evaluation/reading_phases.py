@@ -45,7 +45,7 @@ CALLS = (  # owner, name of the function, name of the phase; write_tensors tells
     (DocumentReading, "_complete", "completing"),
     (Writer, "growth", "size of what is left"),
     (Writer, "complete", "writing the rest"),
-    (Writer, "_write_words", "words"),
+    (Writer, "_write_tables", "words or vectors"),
     (writer, "folded", "comparing with the boundary"),
     (writer, "write_tensors", "file of"),
     (writer, "linked", "second name of"),

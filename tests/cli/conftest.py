@@ -46,6 +46,7 @@ def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LONGCTX_CONFIG", str(config))
     monkeypatch.setenv("LONGCTX_DEFAULT_MODEL", "tiny")
     monkeypatch.setenv("LONGCTX_ANSWER_MODEL", "own")
+    monkeypatch.setenv("LONGCTX_VECTORS", "0")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("LONGCTX_LIBRARY", str(tmp_path / "library"))
 

@@ -110,13 +110,13 @@ class Reading {
     return name;
   }
 
-  #show({ done, total, left_s: left }) {
+  #show({ done, total, left_s: left, phase = "reading" }) {
     if (total) this.bar.value = Math.min(1, done / total);
     else this.bar.removeAttribute("value");
     const share = total ? `${Math.floor((100 * Math.min(done, total)) / total)}%` : "";
     const read = total ? `${size(Math.min(done, total))} of ${size(total)}` : size(done);
     const time = left === null ? "" : `about ${duration(left)} left`;
-    this.told.textContent = `reading: ${[share, read, time].filter(Boolean).join(", ")}`;
+    this.told.textContent = `${phase}: ${[share, read, time].filter(Boolean).join(", ")}`;
   }
 
   fail(message) {

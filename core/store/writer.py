@@ -95,6 +95,7 @@ class Writer:
         self._open: SourceRecord | None = None
         self._sha256 = hashlib.sha256()
         self._checkpoints = 0
+        self._stored = begun.manifest.tokens if begun else 0  # tokens of the manifest on disk
         self._snapshots: dict[str, _Saved] = {}  # the last one of each group
         self._fold: tuple[Boundary, Rows | None, Rows] | None = None
         self._manifest = Manifest(
@@ -284,7 +285,7 @@ class Writer:
     @property
     def keeps_nothing(self) -> bool:
         """Whether there is neither a document nor a checkpoint to continue from."""
-        return self._manifest.status == "reading" and not self._manifest.tokens
+        return not self._stored
 
     def discard(self) -> None:
         """Delete what was written; the next writer of this name starts from scratch."""
@@ -369,6 +370,7 @@ class Writer:
         self._manifest = replace(self._manifest, shards=in_order(files))
         self._fence()
         written = write_manifest(self._folder, self._manifest)
+        self._stored = written.tokens
         self._sweep(written)
         return written
 

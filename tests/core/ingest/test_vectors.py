@@ -133,6 +133,21 @@ def test_what_is_stopped_while_it_is_encoded_goes_on_from_its_last_checkpoint(
     }
 
 
+def test_what_is_stopped_while_it_is_encoded_and_has_no_checkpoint_leaves_nothing(
+    library, log, setup_random
+):
+    log.write_text(TEXT)
+
+    def stop(progress: Progress) -> None:
+        if progress.phase:
+            raise KeyboardInterrupt
+
+    given = {"cadence": Cadence(None, None), "vectors": True, "on_progress": stop}
+    with pytest.raises(KeyboardInterrupt):
+        ingest(library, [str(log)], setup_random, "app", **given)
+    assert not [*(library / "unfinished").iterdir()]
+
+
 def test_its_progress_is_a_phase_with_times_of_its_own(library, log, setup_random):
     log.write_text(TEXT)
     told: list[Progress] = []

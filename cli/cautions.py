@@ -40,9 +40,9 @@ def _warn_of_quoted(query: str, passages: Sequence[dict[str, Any]]) -> None:
 
 def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
     """Warns of what was left out of the documents, and of which."""
-    if state["without_embeddings"]:
-        names = ", ".join(state["without_embeddings"])
-        note(f"chosen by words alone: there are no embeddings of {names}")
+    if state["without_vectors"]:
+        names = ", ".join(state["without_vectors"])
+        note(f"chosen by words alone: the passages of {names} have no vectors")
     for name in state["counted_again"]:
         told = f"`longctx ingest PATH... {pasting.option('--name', name)} --replace` writes it"
         note(f"the stored word index of {name} is damaged and was counted again; {told}")

@@ -42,8 +42,13 @@ def blocks() -> Iterator[tuple[str, str]]:
     yield "kernels", door.table()
     yield "formats", _table(["files", "what is read", "cited as"], _formats())
     said = gather_by.summaries().items()
-    rows = ((f"`{name}`", summary, gather_by.embeddings(name)) for name, summary in said)
-    yield "gather sources", _table(["`--gather-by`", "passages by", "embeddings are"], rows)
+    used = {True: "needed", False: "unused"}
+    rows = (
+        (f"`{name}`", summary, gather_by.vectors(name), used[gather_by.embeddings(name)])
+        for name, summary in said
+    )
+    head = ["`--gather-by`", "passages by", "their vectors are", "embeddings are"]
+    yield "gather sources", _table(head, rows)
     over = "over all that was kept (`reattention`)"
     yield "decode policies", _table(["policy", "a token attends to", over], _policies())
     for name in policies.names():

@@ -1,6 +1,5 @@
 """What can be asked: one document, or several together."""
 
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -9,15 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Unpack, overload
 from weakref import WeakSet
 
-from longctx.core.api.defaults import has_embeddings
 from longctx.core.api.model import Model, asks, running
-from longctx.core.api.opening import Chosen, open_light, open_session
+from longctx.core.api.opening import Chosen, open_session
 from longctx.core.api.stream import AnswerStream
 from longctx.core.ask.candidates import Candidates
 from longctx.core.common.collection import no_collection
 from longctx.core.common.errors import UsageError
 from longctx.core.profile.wording import require_text
-from longctx.core.retrieve.gather_by import WORDS, check
+from longctx.core.retrieve.gather_by import METHOD, USUAL, WORDS, check, embeddings, vectors
 from longctx.core.store.catalogue import MANY
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from longctx.core.ask.based import Based
     from longctx.core.ask.follow_up import Exchange
     from longctx.core.ask.server.messages import Sent
-    from longctx.core.light.session import LightSession
     from longctx.core.profile.sampling import Sampling
     from longctx.core.report.answers import Shown
     from longctx.core.report.strip import Strip
@@ -90,7 +87,6 @@ class Askable(ABC):
         self._held, self._words = ExitStack(), None
         self._used: WeakSet[Model] = WeakSet()
         self._told: set[str] = set()
-        self._searched = False  # the model stays loaded from the second search on
 
     @abstractmethod
     def _chosen(self) -> Chosen:
@@ -286,17 +282,14 @@ class Askable(ABC):
         require_text(query)
         lines = None if regexp is None else LineFilter(regexp)
         search, named = Search(query, lines, k, gather, files, around), self._model(model)
-        if self._by_words_alone(named, gather_by, query):
+        if source := self._without_model(named, gather_by, query):
             with self._lock:
                 with no_collection():
                     opened = self._for_words()
                 # A pattern is looked for in all text, which takes long, and others' garbage waits.
                 with nullcontext() if lines else no_collection():
-                    return opened.without_damaged(lambda: search.by_words(opened))
+                    return opened.without_damaged(lambda: search.by_stored(opened, source))
         with running(named).turn():
-            if light := self._light(named, gather_by, query):
-                with light:
-                    return search.by_model(light, gather_by)
             session = self._session(named, gather_by, finding=True)
             return session.without_damaged(lambda: search.by_model(session, gather_by))
 
@@ -320,12 +313,9 @@ class Askable(ABC):
             LongctxError: as `ask`.
         """
         from longctx.core.report.strip import outline, strip
-        from longctx.core.retrieve.lexical import PassageIndex
-        from longctx.core.retrieve.ranked import by_words
 
-        def of_words() -> "Strip":
-            index = PassageIndex(*opened.documents)
-            return strip(by_words(index, query), opened.documents, bins)
+        def of_stored(source: str) -> "Strip":
+            return strip(opened.ranked(query, source), opened.documents, bins)
 
         def of_model() -> "Strip":
             looked = session.look(query, gather_by)
@@ -338,39 +328,47 @@ class Askable(ABC):
             with self._lock:
                 return outline(self._for_words().documents)
         require_text(query)
-        if self._by_words_alone(named, gather_by, query):
+        if source := self._without_model(named, gather_by, query):
             with self._lock:
                 opened = self._for_words()
-                return opened.without_damaged(of_words)
+                return opened.without_damaged(lambda: of_stored(source))
         with running(named).turn():
             session = self._session(named, gather_by, finding=True)
             return session.without_damaged(of_model)
 
-    def _by_words_alone(self, model: Model, gather_by: str | None, query: str) -> bool:
-        """Whether no model is needed: ranking is by words alone, or there is none."""
-        if gather_by is not None:
-            return (gather_by == WORDS and model.method is None) or not query.strip()
+    def _without_model(self, model: Model, gather_by: str | None, query: str) -> str | None:
+        """The gather source, if stored words and vectors are all it needs; None: a model is."""
+        if not query.strip():
+            return WORDS
+        if model.method is not None:
+            return None
         manifests = self._chosen().manifests
-        if len(manifests) >= MANY and model.method is None and query.strip():
+        many = len(manifests) >= MANY
+        if many and gather_by is None:
             self._note(
                 f"{len(manifests):,} documents are searched by words alone (bm25); --gather-by "
                 "hybrid also compares the meaning of some of them"
             )
-            return True
-        made_again = any(manifest.is_bare for manifest in manifests)
-        if made_again or any(map(has_embeddings, manifests)) or model.method is not None:
-            return not query.strip()
-        if query.strip():
-            self._note("there are no embeddings to search by: found by words alone (bm25)")
-        return True
-
-    def _light(self, model: Model, gather_by: str | None, query: str) -> "LightSession | None":
-        """It opened for its first search without torch, unless that is loaded or needed."""
-        if self._searched or "torch" in sys.modules:
+            return WORDS
+        if model.profile is not None and gather_by is None:
             return None
-        self._searched, chosen = True, self._chosen()
-        setup = asks(model, chosen.first, gather_by, finding=True)
-        return open_light(chosen, setup, query, gather_by, self._note)
+        none_have = not any(manifest.has_vectors for manifest in manifests)
+        named = gather_by or self._recorded_source()
+        if gather_by is None and vectors(named) == "used" and none_have:
+            return WORDS
+        if named == METHOD or embeddings(named) or (many and vectors(named) != "unused"):
+            return None
+        return named
+
+    def _recorded_source(self) -> str:
+        """The gather source of the documents' profiles; the usual one where they differ."""
+        from longctx.core.engine.choice import recorded
+
+        with self._lock:
+            manifests = [document.manifest for document in self._for_words().documents]
+        profiles = [recorded(manifest).profile for manifest in manifests]
+        named = {own.get("gather_by", USUAL) for own in profiles if isinstance(own, dict)}
+        return named.pop() if len(named) == 1 else USUAL
 
     def _session(self, model: Model, gather_by: str | None, finding: bool) -> "Asking":
         """What is asked, open with a model; inside its turn."""

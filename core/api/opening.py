@@ -1,13 +1,11 @@
 """Documents that were chosen, opened with a model: one alone, or several together."""
 
-import os
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from longctx.core.ask.candidates import Candidates
-from longctx.core.common import cores
 from longctx.core.common.collection import no_collection
 from longctx.core.common.errors import Locked, NotFound, StateMismatch
 from longctx.core.common.read_ahead import ReadAhead
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 
     from longctx.core.ask.asking import Asking
     from longctx.core.engine.choice import Setup
-    from longctx.core.light.session import LightSession
     from longctx.core.store.library import Library
     from longctx.core.store.manifest import Manifest
 
@@ -97,31 +94,6 @@ def open_session(
     for source in session.changed:
         note(told_changed(source))
     return session
-
-
-def open_light(
-    chosen: Chosen, setup: "Setup", query: str, gather_by: str | None, note: Callable[[str], None]
-) -> "LightSession | None":
-    """Opens a document for one search without torch; None where torch must do it.
-
-    Args:
-        chosen, setup, gather_by, note: as of `open_session`.
-        query: what will be looked for.
-
-    Raises:
-        LongctxError: the document cannot be opened.
-    """
-    manifest = chosen.documents
-    if chosen.partial or isinstance(manifest, Candidates):
-        return None
-    long = manifest.is_bare and manifest.tokens > LONG
-    cores.limit_numpy(min(2 if long else 1, setup.threads or os.cpu_count() or 1))
-    from longctx.core.light import session
-
-    light = session.opened(chosen.store.path, manifest, query, gather_by, setup)
-    for source in light.changed if light else ():
-        note(told_changed(source))
-    return light
 
 
 def _warm(chosen: Chosen, setup: "Setup", ahead: ReadAhead) -> None:

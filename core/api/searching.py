@@ -1,4 +1,4 @@
-"""A search: hits from a session's ranking, or from a ranking by words alone."""
+"""A search: hits from a session's ranking, or from one by stored words and vectors."""
 
 import time
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from longctx.core.api.words_alone import Opened
     from longctx.core.ask.asking import Asking
-    from longctx.core.light.session import LightSession
     from longctx.core.passages.line_filter import LineFilter
     from longctx.core.retrieve.hit import Hit
     from longctx.core.retrieve.lexical import PassageIndex
@@ -41,20 +40,24 @@ class Search:
     files: bool
     around: int = 0
 
-    def by_words(self, opened: "Opened") -> Findings:
-        """The best passages by their words; no model is loaded.
+    def by_stored(self, opened: "Opened", gather_by: str) -> Findings:
+        """The best passages by stored words and vectors; no model of a document is loaded.
+
+        Args:
+            opened: the documents.
+            gather_by: a gather source that needs no embeddings.
 
         Raises:
             StateMismatch: a document is damaged.
+            LongctxError: the gather source needs vectors that a document does not have.
             UsageError: the regular expression takes too long.
         """
         from longctx.core.retrieve.evidence import judged
         from longctx.core.retrieve.hit import SCHEMA_VERSION
-        from longctx.core.retrieve.ranked import by_words
 
         started = time.perf_counter()
         documents, index = opened.documents, opened.index
-        hits = self._hits(documents, by_words(index, self.query), index)
+        hits = self._hits(documents, opened.ranked(self.query, gather_by), index)
         found, evidence = judged(index, self.query)
         opened.look_at([hit.document for hit in hits])
         spent = round(time.perf_counter() - started, 4)
@@ -72,11 +75,11 @@ class Search:
                 "load_s": round(opened.load_s, 4),
                 **{"gather_s": spent, "total_s": spent},
             },
-            "state": opened.state([hit.document for hit in hits], [hit.tokens for hit in hits]),
+            "state": opened.state(gather_by, hits),
         }
         return findings(documents, hits, values, self.around)
 
-    def by_model(self, session: "Asking | LightSession", gather_by: str | None) -> Findings:
+    def by_model(self, session: "Asking", gather_by: str | None) -> Findings:
         """The best passages by a session's ranking.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Documents opened for a search by words, without a model and without importing its libraries."""
+"""Documents opened to be searched by stored words and vectors, without the model that read them."""
 
 import time
 from collections import Counter
@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from longctx.core.api.opening import Chosen, told_changed, told_left_out, told_unfinished
 from longctx.core.ask.candidates import Candidates, none_left, why_gone, without_damaged
+from longctx.core.retrieve.gather_by import vectors
 from longctx.core.store.facts import Facts
 
 if TYPE_CHECKING:
     from longctx.core.common.errors import StateMismatch
+    from longctx.core.retrieve.dense_index import DenseIndex
+    from longctx.core.retrieve.hit import Hit
     from longctx.core.retrieve.lexical import PassageIndex
+    from longctx.core.retrieve.ranked import Ranked
     from longctx.core.store.document import Document
 
 T = TypeVar("T")
@@ -22,7 +26,7 @@ NOTHING = "no document can be searched"
 
 @dataclass
 class Opened:
-    """Documents to search by their words.
+    """Documents to search by their words and vectors.
 
     Attributes:
         documents: open, and nobody can delete or replace them meanwhile; of thousands, those that
@@ -45,6 +49,7 @@ class Opened:
     load_s: float
     named: bool = True
     note: Callable[[str], None] = lambda text: None
+    _dense: "tuple[PassageIndex, DenseIndex] | None" = None
 
     def without_damaged(self, attempt: Callable[[], T]) -> T:
         """What `attempt` gives once no damaged document is in its way.
@@ -82,11 +87,40 @@ class Opened:
     def look_at(self, owners: Sequence[int]) -> None:
         """Told which documents have passages: those of a few have been looked at."""
 
-    def state(self, owners: Sequence[int], tokens: Sequence[int]) -> dict[str, Any]:
+    @property
+    def dense(self) -> "DenseIndex":
+        """The vectors of the documents' passages."""
+        from longctx.core.retrieve.dense_index import DenseIndex
+
+        if self._dense is None or self._dense[0] is not self.index:
+            self._dense = self.index, DenseIndex(self.documents, self.index)
+        return self._dense[1]
+
+    def ranked(self, query: str, gather_by: str) -> "Ranked":
+        """How well each passage fits a query.
+
+        Args:
+            query: the user's words.
+            gather_by: a gather source that needs no embeddings.
+
+        Raises:
+            StateMismatch: a document is damaged.
+            LongctxError: the gather source needs vectors that a document does not have.
+        """
+        from longctx.core.retrieve import gather_by as sources
+        from longctx.core.retrieve.dense_index import no_vectors
+
+        source = sources.load(gather_by)
+        if source.vectors == "needed" and self.dense.missing:
+            raise no_vectors(gather_by, self.dense.missing)
+        return source.rank(sources.Sought(query, self.index, lambda: self.dense.cosines(query)))
+
+    def state(self, gather_by: str, hits: "Sequence[Hit]") -> dict[str, Any]:
         """The JSON fields on the state searched, without model, device and number format.
 
         Args:
-            owners, tokens: for each hit, the index of its document, and its tokens.
+            gather_by: the gather source.
+            hits: what was found.
         """
         facts = self.facts
         told = {
@@ -95,8 +129,8 @@ class Opened:
             "changed_sources": self.changed,
             "checked_bytes": self.checked_bytes,
             "method": ", ".join(dict.fromkeys(each.method for each in facts)),
-            "gathered_by": "bm25",
-            "without_embeddings": [],
+            "gathered_by": gather_by,
+            "without_vectors": [] if vectors(gather_by) == "unused" else self.dense.without,
             "counted_again": [*self.index.counted_again],
             **{"model": facts[0].model["name"], "device": None, "dtype": None},
         }
@@ -104,8 +138,8 @@ class Opened:
             return told
         skipped = [{"name": name, "why": why} for name, why in self.skipped.items()]
         gathered: Counter[int] = Counter()
-        for owner, count in zip(owners, tokens, strict=True):
-            gathered[owner] += count
+        for hit in hits:
+            gathered[hit.document] += hit.tokens
         asked = [
             {"name": each.name, "tokens": each.tokens, "gathered": gathered[number]}
             for number, each in enumerate(facts)

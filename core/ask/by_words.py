@@ -1,4 +1,4 @@
-"""Gathering by words alone, for another model than has read the documents, which is not loaded."""
+"""Gathering without the model that has read the documents, for another one that answers."""
 
 from torch import Tensor
 
@@ -29,16 +29,16 @@ def by_words(
         scored = engine.asked_with is None and all(map(has_embeddings, documents))
         gather_by = engine.profile.gather_by if scored else METHOD
     check(gather_by)
-    if gather_by == METHOD or embeddings_of(gather_by) != "unused":
+    if gather_by == METHOD or embeddings_of(gather_by):
         return None
     names = dict.fromkeys(document.manifest.method for document in documents)
     return ByWords(engine, documents, ", ".join(names), gather_by, index)
 
 
 class ByWords(Gatherer):
-    """Puts passages that share words with the question before another model than has read them.
+    """Puts passages before another model than has read them.
 
-    No method, and so no model, is needed to choose them.
+    Words and vectors choose them, for which neither a method nor its model is needed.
     """
 
     _gather, _edges = None, (0, 0)

@@ -6,6 +6,7 @@ What the ways over one document, over several and by words alone share.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ from longctx.core.retrieve.best_passages import (
     gathered,
     token_scores,
 )
+from longctx.core.retrieve.dense_index import DenseIndex, no_vectors
 from longctx.core.retrieve.gather_by import METHOD, WORDS, Sought
 from longctx.core.retrieve.late_interaction import Maxima
 from longctx.core.retrieve.lexical import PassageIndex
@@ -68,15 +70,18 @@ class Gatherer(ABC):
         self._composer = composer_of(engine, documents)
         self.gathers_by, self.index = gathers_by, index
         self._total = sum(document.manifest.tokens for document in documents)
-        if gather_by.embeddings(gathers_by) == "needed":
+        if gather_by.embeddings(gathers_by):
             self._require_embeddings()
+
+    @cached_property
+    def dense(self) -> DenseIndex:
+        """The vectors of the documents' passages."""
+        return DenseIndex(self.documents, self.index)
 
     @property
     def without(self) -> list[str]:
-        """Documents that lack embeddings which would have been used."""
-        if gather_by.embeddings(self.gathers_by) == "unused":
-            return []
-        return [d.manifest.name for d in self.documents if not self._has_embeddings(d)]
+        """Documents that lack vectors which would have been used."""
+        return [] if gather_by.vectors(self.gathers_by) == "unused" else self.dense.without
 
     def begin(self, question: Question, on_gathered: Callable[[], None]) -> Begun:
         """Gathers and recomputes.
@@ -194,10 +199,16 @@ class Gatherer(ABC):
 
         Raises:
             StateMismatch: a document is damaged.
+            LongctxError: the gather source needs vectors that a document does not have.
         """
-        with_meaning = all(map(self._has_embeddings, self.documents))
-        maxima = (lambda: self._maxima(question)) if with_meaning else None
-        sought = Sought(question.words, maxima, self.index)
+        if gather_by.vectors(self.gathers_by) == "needed" and self.dense.missing:
+            raise no_vectors(self.gathers_by, self.dense.missing)
+        sought = Sought(
+            question.words,
+            self.index,
+            lambda: self.dense.cosines(question.words),
+            lambda: self._maxima(question),
+        )
         return gather_by.load(self.gathers_by).rank(sought)
 
     def _lengths(self, question: Question) -> tuple[int, int, int, int]:

@@ -191,7 +191,7 @@ class Looking(ABC):
             "checked_bytes": sum(document.checked_bytes for document in way.documents),
             "method": way.name,
             "gathered_by": way.gathers_by,
-            "without_embeddings": [*way.without],
+            "without_vectors": [*way.without],
             "counted_again": [*way.index.counted_again],
             "model": self.engine.files.name,
             "device": self.engine.device,

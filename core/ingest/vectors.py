@@ -45,7 +45,7 @@ def encoder_now() -> str:
 
 def tables_on(device: str) -> Callable[..., "Iterator[Table]"]:
     """What makes the vectors of a document on a device, called as `vector_tables` otherwise is."""
-    from longctx.core.dense.passages import vector_tables
+    from longctx.core.retrieve.vector_tables import vector_tables
 
     return partial(vector_tables, device=device)
 

@@ -4,7 +4,7 @@ A case is written to a file, ingested into a library that is deleted afterwards,
 same calls as for any other document. This module also says what results depend on, for the journal.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -76,22 +76,28 @@ class Asked:
 
 @contextmanager
 def opened(
-    case: Case, setup: Setup, on_progress: Callable[[Progress], None] = lambda progress: None
+    case: Case,
+    setup: Setup,
+    gathers_by: Sequence[str | None],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Iterator[tuple[Ingested, Session]]:
     """Ingests a case's text and opens it; file and library are deleted at the end.
 
     Args:
         case: what to read.
         setup: model, method and device.
+        gathers_by: the gather sources that it will be asked by; None: the usual one. Passages get
+            vectors if one of them uses these.
         on_progress: called while the text is read.
 
     Raises:
         LongctxError: as `ingest` and `Session` do.
     """
+    vectors = any(gather_by.vectors(name or gather_by.USUAL) != "unused" for name in gathers_by)
     with TemporaryDirectory(prefix="longctx-eval-") as folder:
         file, library = Path(folder) / FILE, Path(folder) / LIBRARY
         file.write_bytes(case.text.encode())
-        done = ingest(library, [str(file)], setup, on_progress=on_progress)
+        done = ingest(library, [str(file)], setup, on_progress=on_progress, vectors=vectors)
         # A method with two ways to ask names neither; the document knows its default.
         asking = setup if setup.keep_kv else replace(setup, method=None)
         with Session(library, done.name, asking) as session:

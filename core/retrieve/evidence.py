@@ -1,8 +1,8 @@
 """The verdict `found`: whether documents seem to answer a question: yes, unsure or no.
 
 It measures how much of the weight of the question's words, weighted by rarity, occurs together in
-one stretch of 512 tokens. If a question is about another text, this one lacks some of its words or
-has them far apart, however long it is; scores that only rank passages tell less
+four passages that follow one another. If a question is about another text, this one lacks some of
+its words or has them far apart, however long it is; scores that only rank passages tell less
 (docs/benchmarks/accuracy.md, "Found"). No model is involved, so the verdict means the same whatever
 read the document.
 """

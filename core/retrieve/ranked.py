@@ -26,7 +26,8 @@ class Ranked:
         scores: (P,) float64, to rank by.
         words: (P,) float64, BM25 of each; 0: it shares no word with the query. None: words are not
             used.
-        meaning: (P,) float64, standardised MaxSim, at least 0. None: there are no embeddings.
+        meaning: (P,) float64, how near each is in meaning: cosines, or standardised MaxSim. None:
+            it is not used, or there is nothing to tell it by.
     """
 
     passages: Passages
@@ -58,6 +59,13 @@ def by_words(index: "PassageIndex", query: str) -> Ranked:
     alone = index.scores_in(query, passages.alone())
     around = index.scores_in(query, passages.around(NEIGHBOURS), b=0)  # fewer at a source's ends
     return Ranked(passages, alone + BESIDE * around, alone, None)
+
+
+def means(values: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    """The mean of some values (P,) in each range (R, 2), (R,) float64."""
+    until = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    first, last = ranges.T
+    return (until[last + 1] - until[first]) / (last + 1 - first)
 
 
 def z_scores(values: np.ndarray) -> np.ndarray:

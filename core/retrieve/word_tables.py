@@ -67,6 +67,16 @@ def word_tables(document: Document, first_file: int = 0) -> Iterator[Table]:
         yield _table(document, number)
 
 
+def passage_texts(document: Document, number: int) -> list[str]:
+    """The text of each passage of one table's run, in order, cut between words.
+
+    Raises:
+        StateMismatch: the document's text or tokens are damaged.
+    """
+    parts = _parts(document, number)
+    return [text for part in parts for text in _texts(document, part, _cut(document, part))]
+
+
 def read_table(document: Document, number: int) -> Table:
     """A stored table, after checking everything that a search relies on.
 

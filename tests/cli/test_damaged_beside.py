@@ -41,7 +41,8 @@ def library(three, tmp_path) -> Path:
 
 @pytest.fixture
 def asking(library, longctx, model_options):
-    return lambda command, *args, **more: longctx(command, *args, *model_options, **more)
+    by = ["--gather-by", "maxsim"]  # it reads all that is kept
+    return lambda command, *args, **more: longctx(command, *by, *args, *model_options, **more)
 
 
 def flipped(folder: Path, group: str) -> None:
@@ -79,7 +80,8 @@ def test_a_damaged_document_is_left_out_and_the_others_are_asked(
 ):
     name = "book"  # the first: its profile is the session's, and its files are read ahead
     hurt(library / "documents" / name, group)
-    result = asking(command, QUESTION, "--all", "--json")
+    by = ["--gather-by", "hybrid"] if group in ("text", "lines") else []
+    result = asking(command, QUESTION, "--all", "--json", *by)
     assert result.exit_code == 0, result.output
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"{name} is left out: it ")

@@ -15,7 +15,6 @@ from word_documents import write_texts
 from longctx.cli import render
 from longctx.core.store.library import Library
 
-NO_EMBEDDINGS = "there are no embeddings to search by: found by words alone (bm25)\n"
 LINES = [f"line {i}: the keeper wrote in his book and the rain went on\n" for i in range(1, 401)]
 LINES[99] = "line 100: a zeppelin came over the harbour\n"
 LINES[249] = "line 250: two zeppelins, it was said, and a customer\n"
@@ -79,12 +78,12 @@ def test_the_line_that_matches_is_told_with_its_number(find, written):
     assert sorted(told) == sorted(f"0.txt:{n}: {LINES[n - 1].strip()}" for n in (100, 250, 350))
 
 
-def test_without_embeddings_words_alone_decide_and_it_is_said(longctx, written):
+def test_where_no_document_has_vectors_words_alone_decide(longctx, written):
     written(TEXT)
     named = longctx("find", "zeppelin", "--gather-by", "bm25")
     unnamed = longctx("find", "zeppelin")
     assert unnamed.stdout == named.stdout
-    assert unnamed.stderr == named.stderr + NO_EMBEDDINGS
+    assert unnamed.stderr == named.stderr
 
 
 def test_an_exact_string_comes_first(find, written):
@@ -435,7 +434,7 @@ def test_a_search_by_words_imports_no_model_libraries(library, args):
     assert heavy == "[]"
 
 
-def test_nor_does_that_of_a_document_without_embeddings(written):
+def test_nor_does_that_of_a_document_without_vectors(written):
     written(TEXT)
     told, heavy = modules("zeppelin")
     assert "zeppelin" in told
@@ -468,7 +467,7 @@ DAMAGE = {
 def test_damaged_embeddings_stop_what_needs_them(longctx, library, model_options, damage):
     DAMAGE[damage](embeddings(library))
     for command in ("find", "ask"):
-        result = longctx(command, "a boat", *model_options)
+        result = longctx(command, "a boat", "--gather-by", "maxsim", *model_options)
         assert (result.exit_code, result.stdout) == (13, "")
         assert "embeddings-00000.safetensors" in result.stderr
         assert SPARED in result.stderr

@@ -21,7 +21,7 @@ PLACE = re.compile(r"(\w+): .*?(\w+)\.txt:\d+: ")
 ASKED_STATE = {"answer_model", "read"}
 EXTRA_STATE = {"asked", "left_out", "not_asked", "skipped"}
 USUAL_STATE = {
-    *("without_embeddings", "counted_again"),
+    *("without_vectors", "counted_again"),
     *("reused_tokens", "status", "changed_sources", "checked_bytes", "method", "gathered_by"),
     *("model", "device", "dtype"),
 }
@@ -66,7 +66,8 @@ BOTH = ["--doc", "letter", "--doc", "book"]
 @pytest.mark.parametrize(("which", "names"), [(BOTH, "letter book"), (["--all"], "book letter")])
 def test_passages_are_told_with_their_documents(asking, command, which, names):
     words = "news of salt for the keeper, and a boat that came home"
-    result = asking(command, words, *(["--gather", 200] if command == "ask" else []), *which)
+    most = {"ask": ["--gather", 200], "find": ["-k", 40]}
+    result = asking(command, words, *most[command], *which)
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     told = [found for line in result.stdout.splitlines() if (found := PLACE.match(line))]
     shown = {match[1] for match in told}

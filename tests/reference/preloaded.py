@@ -261,7 +261,13 @@ def _import_all() -> None:
     """What commands that ask and ingest import; none of it computes, and no thread is begun."""
     from importlib import import_module
 
-    for name in ("cli.main", "cli.ask", "core.ask.session", "core.ingest.ingest", "core.light"):
+    for name in (
+        "cli.main",
+        "cli.ask",
+        "core.ask.session",
+        "core.ingest.ingest",
+        "core.dense.texts",
+    ):
         import_module(f"longctx.{name}")
     for name in ("core.engine.setup", "core.model.plain", "core.api.library", "core.api.asking"):
         import_module(f"longctx.{name}")

@@ -1,4 +1,4 @@
-"""What gather sources rank, made by hand: passages, their words, and maxima of a question."""
+"""What gather sources rank, made by hand: passages with words, cosines and maxima."""
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ class Index:
 
 
 def sought(passages: Passages, words: list[float], maxima: torch.Tensor | None) -> Sought:
-    """What is looked for by "who?"."""
-    found = None if maxima is None else (lambda: Maxima(maxima))
-    return Sought("who?", found, Index(passages, words))
+    """What is looked for by "who?"; the cosine of a passage is the highest of its maxima."""
+    index = Index(passages, words)
+    if maxima is None:
+        return Sought("who?", index)
+    cosines = np.array([max(row, default=0.0) for row in maxima.tolist()])
+    return Sought("who?", index, lambda: cosines, lambda: Maxima(maxima))

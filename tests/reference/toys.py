@@ -64,7 +64,7 @@ from longctx.core.retrieve.ranked import Ranked
 class GatherSource(gather_by.GatherSource):
     """The passages by BM25, doubled."""
 
-    embeddings = "unused"
+    vectors = "unused"
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """See `gather_by.GatherSource`."""

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from small_documents import HEADER
 
+from longctx.core.retrieve.vector_tables import vector_tables
+from longctx.core.retrieve.word_tables import word_tables
 from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.word_files import MakeTables
@@ -29,6 +31,24 @@ def write_texts(
             writer.append("tokens", {"ids": starts.int(), "starts": starts})
             writer.end_source(len(data), hashlib.sha256(data).hexdigest(), encoding, 0)
         writer.complete({"none": torch.zeros(0)})
+    return library.document(name)
+
+
+def write_words(library: Library, text: str, name: str, header: dict) -> Document:
+    """A document of a text, a token for each word and each end of a line, with words and vectors.
+
+    The sentence encoder makes the vectors if the header names an encoder.
+    """
+    data = text.encode()
+    with library.writer(name, header, True, shard_rows=64) as writer:
+        ends = [match.end() for match in re.finditer(r"\S+|\n", text)]
+        starts = torch.tensor([0, *ends[:-1]])
+        writer.begin_source("0.txt")
+        writer.add_bytes(data)
+        writer.append("tokens", {"ids": starts.int(), "starts": starts})
+        writer.end_source(len(data), hashlib.sha256(data).hexdigest(), "utf-8", 0)
+        vectors = vector_tables if header["encoder"] else None
+        writer.complete({"none": torch.zeros(0)}, words=word_tables, vectors=vectors)
     return library.document(name)
 
 

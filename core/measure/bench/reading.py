@@ -158,6 +158,11 @@ class Nowhere(Writer):
         """Everything is one text."""
         return UNITS[0]
 
+    @property
+    def encoder(self) -> str:
+        """Passages get no vectors."""
+        return ""
+
     def ignore(self, *args: Any, **named: Any) -> Any:
         """Takes anything."""
 

@@ -101,7 +101,8 @@ def run(job: CompareJob, tell: Tell) -> None:
         ways = [way for way in piece.ways if (piece.task, way) not in unfit]
         if not ways:
             continue
-        with opened(case, job.setup, lambda progress: tell(_reading(progress))) as (done, session):
+        sources, report = [way.gather_by for way in ways], lambda now: tell(_reading(now))
+        with opened(case, job.setup, sources, report) as (done, session):
             for number, way in enumerate(ways):
                 tell({"asked": [number, len(ways)]})
                 why = _ask_all(session, done, piece, task, case, way, tell)

@@ -152,7 +152,7 @@ def _asked(
     (query,) = case.queries
     done: Ingested
     session: Session
-    with opened(case, setup, on_progress) as (done, session):
+    with opened(case, setup, [how.gather_by], on_progress) as (done, session):
         asked = ask(session, query, how)
     record = asdict(asked) | {"score": task.score(query.answers, asked.answer)}
     del record["kind"]

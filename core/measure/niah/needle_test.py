@@ -185,7 +185,7 @@ def _finished(
 def _read(builder: Builder, plan: Plan, setup: Setup, how: How, watch: NeedleWatch) -> Record:
     laid = lay(builder, plan)
     on_progress = partial(watch.on_progress, laid.plan)
-    with opened(laid.case, setup, on_progress) as (done, session):
+    with opened(laid.case, setup, [how.gather_by], on_progress) as (done, session):
         _require_tokens(done, laid.plan.length)
         started, trials = time.perf_counter(), []
         how = _telling_all(how, session, done.tokens)

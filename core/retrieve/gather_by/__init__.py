@@ -40,25 +40,31 @@ class Sought:
 
     Attributes:
         words: the user's words.
+        index: the passages of the documents, and their words.
+        cosines: gives the cosine of the question's vector with each passage's, (P,) float64, or
+            None where a document has no vectors.
         maxima: gives the best cosine of each question token in each passage; None: a document has
             no embeddings.
-        index: the passages of the documents, and their words.
     """
 
     words: str
-    maxima: "Callable[[], Maxima] | None"
     index: "PassageIndex"
+    cosines: "Callable[[], np.ndarray | None]" = lambda: None
+    maxima: "Callable[[], Maxima] | None" = None
 
 
 class GatherSource(Contract, abstract=True):
     """Ranks the passages of documents.
 
     Attributes:
-        embeddings: "needed": it finds nothing in a document without them; "used": it works without
-            them; "unused".
+        embeddings: whether it compares the embeddings that the reading method kept, for which the
+            model must read the question.
+        vectors: of passages, by the sentence encoder. "needed": it finds nothing in a document
+            without them; "used": it works without them; "unused".
     """
 
-    embeddings: ClassVar[Literal["needed", "used", "unused"]]
+    embeddings: ClassVar[bool] = False
+    vectors: ClassVar[Literal["needed", "used", "unused"]] = "unused"
 
     @abstractmethod
     def rank(self, sought: Sought) -> "Ranked":
@@ -96,6 +102,11 @@ def load(name: str) -> GatherSource:
     return _registry.load(name).GatherSource()
 
 
-def embeddings(name: str) -> str:
-    """Whether embeddings are needed, used or unused; METHOD is "unused": its rule decides."""
-    return "unused" if name == METHOD else load(name).embeddings
+def embeddings(name: str) -> bool:
+    """Whether a gather source needs embeddings; METHOD does not: its rule decides."""
+    return name != METHOD and load(name).embeddings
+
+
+def vectors(name: str) -> str:
+    """Whether a gather source needs, uses or does not use vectors; METHOD does not."""
+    return "unused" if name == METHOD else load(name).vectors

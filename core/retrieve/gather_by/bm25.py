@@ -10,8 +10,6 @@ from longctx.core.retrieve.ranked import Ranked, by_words
 class GatherSource(gather_by.GatherSource):
     """Ranks passages by BM25."""
 
-    embeddings = "unused"
-
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """See `gather_by.GatherSource`."""
         return by_words(sought.index, sought.words)

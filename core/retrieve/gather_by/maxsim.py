@@ -11,7 +11,7 @@ from longctx.core.retrieve.ranked import Ranked
 class GatherSource(gather_by.GatherSource):
     """Ranks passages by standardised MaxSim."""
 
-    embeddings = "needed"
+    embeddings = True
 
     def rank(self, sought: gather_by.Sought) -> Ranked:
         """See `gather_by.GatherSource`."""

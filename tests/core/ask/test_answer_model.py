@@ -186,9 +186,10 @@ def test_the_model_that_read_is_loaded_only_to_search_with_it(opened, monkeypatc
     monkeypatch.setattr(engines, "load_decoder", noted)
     session = opened(*names)
     session.ask(QUESTION, sampling=FEW, gather_by="bm25")
+    session.ask(QUESTION, sampling=FEW)
     assert loaded == ["other"]
-    session.ask(QUESTION, sampling=FEW)
-    session.ask(QUESTION, sampling=FEW)
+    session.ask(QUESTION, sampling=FEW, gather_by="maxsim")
+    session.ask(QUESTION, sampling=FEW, gather_by="maxsim")
     assert loaded == ["other", "random"]
 
 
@@ -203,7 +204,7 @@ def test_text_of_such_a_document_is_gathered_by_words(opened, prompts, other):
     answer = opened("kept").ask("boat 63", sampling=FEW, gather_by="bm25")
     assert answer.state["method"] == "reattention"
     assert answer.state["read"]["passages"] >= 1
-    assert answer.state["without_embeddings"] == []
+    assert answer.state["without_vectors"] == []
 
 
 def test_decode_policies_work_on_its_prompt(opened):

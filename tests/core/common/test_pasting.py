@@ -70,7 +70,7 @@ def shell(tmp_path_factory) -> Shell:
 def printed(capsys, name: str, what: str) -> str:
     """A remedy as it is printed, from its command on."""
     if what == "words":
-        state = {"without_embeddings": [], "counted_again": [name]}
+        state = {"without_vectors": [], "counted_again": [name]}
         found = {"question": "", "passages": [{}], "found": "yes", "documents": [name]}
         cautions.warn_of_search({**found, "state": state})
         return re.search(r"`(longctx ingest .*)` writes it$", capsys.readouterr().err, re.S)[1]

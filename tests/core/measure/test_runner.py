@@ -33,7 +33,7 @@ def test_a_case_is_read_and_asked():
     query = CaseQuestion(
         "number", "What is the special magic number for Perth?", ("4471903",), (span,)
     )
-    with opened(Case("perth", text, (query,)), Setup(threads=1)) as (done, session):
+    with opened(Case("perth", text, (query,)), Setup(threads=1), ["hybrid"]) as (done, session):
         asked = ask(session, query, How(max_new_tokens=12))
     assert done.tokens == asked.tokens["document"]
     assert asked.gathered == 1

@@ -53,7 +53,7 @@ def library(tmp_path_factory, setup) -> Path:
     for name, choices in WAYS.items():
         (folder / f"{name}.txt").write_text("\n".join(LINES[52:] if name == "full" else LINES))
         changed = dataclasses.replace(setup, **choices)
-        ingest(folder / "library", [str(folder / f"{name}.txt")], changed)
+        ingest(folder / "library", [str(folder / f"{name}.txt")], changed, vectors=True)
     return folder / "library"
 
 
@@ -115,10 +115,9 @@ def test_what_cannot_be_searched_is_searched_by_words_and_not_shown_whole(opened
             refused(QUESTION, gather_by="method")
     found = session.find("zeppelins")
     assert "zeppelin" in found.passages[0].text
-    assert found.state["without_embeddings"] == [way]
+    assert found.state["without_vectors"] == []
     half = session.engine.window // 2
     assert half - 40 < found.tokens["gathered"] <= half < found.tokens["document"]
-    assert session.find("zeppelins", gather_by="bm25").state["without_embeddings"] == []
     assert session.ask(QUESTION, sampling=FEW, gather_by="bm25").tokens["dropped"] == 0
 
 
@@ -172,7 +171,7 @@ def test_budgets_are_asked_at_once(opened):
 
 def test_a_document_inside_gather_is_answered_alike_by_all(tmp_path, setup):
     (tmp_path / "short.txt").write_text(LINES[55])
-    ingest(tmp_path / "library", [str(tmp_path / "short.txt")], setup)
+    ingest(tmp_path / "library", [str(tmp_path / "short.txt")], setup, vectors=True)
     with Session(tmp_path / "library", "short", setup) as session:
         answers = [session.ask(QUESTION, gather_by=by) for by in gather_by.names()]
     assert answers[0].tokens["gathered"] == answers[0].tokens["document"] > 32
@@ -210,11 +209,11 @@ def test_only_the_published_rule_keeps_the_edges(opened):
 
 
 @pytest.mark.parametrize("way", ["reattention", "full"])
-def test_without_embeddings_words_decide_and_meaning_alone_is_refused(opened, way):
+def test_without_embeddings_only_what_needs_them_is_refused(opened, way):
     session = opened(way)
     found = session.find(QUESTION, gather=100, gather_by="hybrid")
     assert any("zeppelin" in passage.text for passage in found.passages)
-    assert found.state["without_embeddings"] == [way]
+    assert found.state["without_vectors"] == []
     said = f"cannot gather by 'maxsim' from '{way}': method '{way}' keeps no embeddings.*bm25"
     for call in (session.ask, session.find, session.score):
         with pytest.raises(LongctxError, match=said):

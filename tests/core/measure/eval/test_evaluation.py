@@ -36,7 +36,7 @@ def asked(monkeypatch):
     names = []
 
     @contextmanager
-    def opened(case, setup, on_progress):
+    def opened(case, setup, gathers_by, on_progress):
         names.append(case.name)
         yield SimpleNamespace(seconds=1.5), case
 

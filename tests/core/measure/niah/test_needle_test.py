@@ -34,7 +34,7 @@ def answering(monkeypatch):
 
     def say(wrong: str = "", stop_at: int | None = None):
         @contextmanager
-        def opened(case, setup, on_progress):
+        def opened(case, setup, gathers_by, on_progress):
             if len(read) == stop_at:
                 raise KeyboardInterrupt
             read.append(case.name)
@@ -149,7 +149,7 @@ def test_nothing_is_left_after_an_error(temporary, monkeypatch, error):
 
 def test_another_count_of_tokens_read_is_an_error(monkeypatch):
     @contextmanager
-    def opened(case, setup, on_progress):
+    def opened(case, setup, gathers_by, on_progress):
         yield SimpleNamespace(tokens=601, seconds=1.0), None
 
     monkeypatch.setattr(niah, "opened", opened)

@@ -38,11 +38,12 @@ def toys(tmp_path_factory):
 # --- passages ---
 
 
-def reads_embeddings(name: str) -> bool:
-    """Whether a source asks for maxima where there are some."""
+def asks_for(name: str, what: str) -> bool:
+    """Whether a source asks for "cosines" or "maxima" where there are some."""
     passages, asked = alike(3), []
     some = sought(passages, [1, 2, 4], torch.rand(3, 2))
-    gather_by.load(name).rank(replace(some, maxima=lambda: asked.append(1) or some.maxima()))
+    given = {what: lambda: asked.append(1) or getattr(some, what)()}
+    gather_by.load(name).rank(replace(some, **given))
     return bool(asked)
 
 
@@ -58,7 +59,6 @@ def test_every_passage_has_a_score_and_what_fits_in_all_ways_is_best(name):
     assert np.isfinite(found.scores).all()
     assert found.scores.argmax() == 9
     assert found.words is None or (found.words >= 0).all()
-    assert found.meaning is None or (found.meaning >= 0).all()
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -82,11 +82,12 @@ def test_without_passages_there_are_no_scores(name):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_it_does_without_embeddings_or_says_that_it_needs_them(name):
-    assert reads_embeddings(name) == (gather_by.embeddings(name) != "unused")
-    if gather_by.embeddings(name) == "needed":
+def test_it_does_without_vectors_or_says_that_it_needs_them(name):
+    assert asks_for(name, "maxima") == gather_by.embeddings(name)
+    assert asks_for(name, "cosines") == (gather_by.vectors(name) != "unused")
+    if gather_by.embeddings(name) or gather_by.vectors(name) == "needed":
         return
-    found = gather_by.load(name).rank(Sought("who?", None, Index(alike(6), [0, 0, 0, 0, 0, 5])))
+    found = gather_by.load(name).rank(Sought("who?", Index(alike(6), [0, 0, 0, 0, 0, 5])))
     assert found.scores.argmax() == 5
     assert found.meaning is None
 
@@ -97,7 +98,7 @@ def test_help_texts_say_what_it_is(name):
 
 
 def test_a_class_that_lacks_members_cannot_be_made():
-    with pytest.raises(TypeError, match=r"Half lacks embeddings, rank$"):
+    with pytest.raises(TypeError, match=r"Half lacks rank$"):
         type("Half", (GatherSource,), {})
 
 
@@ -118,7 +119,7 @@ def made(tmp_path_factory, setup) -> Path:
         small_passages(patch, 32)
         for name, lines in (("a", LINES), ("b", LINES[:15])):
             (folder / f"{name}.txt").write_text("\n".join(lines))
-            ingest(folder / "library", [str(folder / f"{name}.txt")], setup)
+            ingest(folder / "library", [str(folder / f"{name}.txt")], setup, vectors=True)
     return folder
 
 
@@ -155,7 +156,7 @@ def damaged(made, setup, tmp_path_factory) -> Session:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_damaged_rows_are_told_by_what_reads_them(damaged, name):
-    if name == gather_by.METHOD or gather_by.embeddings(name) != "unused":
+    if name == gather_by.METHOD or gather_by.embeddings(name):
         with pytest.raises(StateMismatch, match="embeddings-00000"):
             damaged.find(QUESTION, 100, name)
     else:
@@ -164,19 +165,23 @@ def test_damaged_rows_are_told_by_what_reads_them(damaged, name):
 
 @pytest.fixture(scope="module")
 def plain(made, setup) -> Session:
-    """A document without embeddings."""
-    ingest(made / "library", [str(made / "a.txt")], replace(setup, method="streaming"), "plain")
+    """A document without embeddings and vectors."""
+    text, other = [str(made / "a.txt")], replace(setup, method="streaming")
+    ingest(made / "library", text, other, "plain", vectors=False)
     with Session(made / "library", "plain", setup) as session:
         yield session
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_document_without_embeddings_is_searched_or_refused(plain, name):
-    embeddings = gather_by.embeddings(name)
-    if name == gather_by.METHOD or embeddings == "needed":
+def test_a_document_without_vectors_is_searched_or_refused(plain, name):
+    if name == gather_by.METHOD or gather_by.embeddings(name):
         with pytest.raises(LongctxError, match=r"keeps no embeddings.*--gather-by bm25"):
+            plain.find(QUESTION, 100, name)
+        return
+    if gather_by.vectors(name) == "needed":
+        with pytest.raises(LongctxError, match=r"no vectors of the sentence encoder.*by bm25"):
             plain.find(QUESTION, 100, name)
         return
     found = plain.find(QUESTION, 100, name)
     assert "zeppelin" in found.passages[0].text
-    assert found.state["without_embeddings"] == (["plain"] if embeddings == "used" else [])
+    assert found.state["without_vectors"] == []  # it was to have none

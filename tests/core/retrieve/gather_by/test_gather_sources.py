@@ -12,7 +12,7 @@ from longctx.core.retrieve.gather_by import Sought
 from longctx.core.retrieve.late_interaction import Maxima
 from longctx.core.retrieve.ranked import Ranked
 
-ALONE = ("bm25", "maxsim")
+ALONE = ("bm25", "dense")
 
 
 def rank(name: str, wanted: Sought) -> Ranked:
@@ -24,19 +24,21 @@ def z(values: np.ndarray) -> np.ndarray:
 
 
 def test_the_folder_is_the_registry():
-    assert gather_by.names() == ["hybrid", "bm25", "maxsim", "method"]
+    assert gather_by.names() == ["hybrid", "bm25", "dense", "maxsim", "method"]
     for refused in ("nope", "", "__init__", "Method"):
-        said = r"cannot gather by '.*Known: hybrid, bm25, maxsim, method\."
+        said = r"cannot gather by '.*Known: hybrid, bm25, dense, maxsim, method\."
         with pytest.raises(UsageError, match=said):
             gather_by.check(refused)
-    wanted = ["used", "unused", "needed", "unused"]
-    assert [gather_by.embeddings(name) for name in gather_by.names()] == wanted
+    assert [name for name in gather_by.names() if gather_by.embeddings(name)] == ["maxsim"]
+    wanted = ["used", "unused", "needed", "unused", "unused"]
+    assert [gather_by.vectors(name) for name in gather_by.names()] == wanted
 
 
 def test_bm25_is_the_index_s_with_neighbours_and_asks_for_no_embeddings():
     passages = alike(6, 1)
     words = [1.0, 2, 4, 8, 16, 32, 64]
-    found = rank("bm25", Sought("who?", lambda: pytest.fail("asked"), Index(passages, words)))
+    fails = [lambda: pytest.fail("asked")] * 2
+    found = rank("bm25", Sought("who?", Index(passages, words), *fails))
     around = [31, 63, 63, 63, 63, 62, 64]  # with up to four on each side, of the same source
     assert found.scores.tolist() == np.add(words, np.multiply(0.75, around)).tolist()
     assert found.words.tolist() == words
@@ -47,7 +49,8 @@ def test_bm25_is_the_index_s_with_neighbours_and_asks_for_no_embeddings():
 def test_maxsim_is_standardised_over_passages_and_asks_for_no_words():
     passages = alike(3, 1)
     best = torch.tensor([[0.1, 0.9], [0.3, 0.2], [0.2, 0.1], [0.8, 0.2]])
-    found = rank("maxsim", Sought("who?", lambda: Maxima(best), Index(passages, [])))
+    index = Index(passages, [])
+    found = rank("maxsim", Sought("who?", index, lambda: 1 / 0, lambda: Maxima(best)))
     wanted = sum(np.maximum(z(column), 0) for column in best.numpy().astype(float).T)
     assert np.allclose(found.scores, wanted, atol=1e-6)
     assert found.scores is found.meaning
@@ -66,9 +69,9 @@ def test_hybrid_adds_both_at_two_scales():
 
     def at(count: int) -> np.ndarray:
         parts = ranges(count)
-        cosines = np.array([best.numpy()[part].max(0) for part in parts], float)
-        meaning = sum(np.maximum(z(column), 0) for column in cosines.T)
-        return z(np.array([words[part].sum() for part in parts])) + 0.75 * z(meaning)
+        cosines = best.numpy().astype(float).max(1)
+        meaning = np.array([cosines[part].mean() for part in parts])
+        return z(np.array([words[part].sum() for part in parts])) + z(meaning)
 
     assert np.allclose(found.scores, at(0) + at(4))
     parts = [rank(name, sought(alike(11, 3, 1), words.tolist(), best)) for name in ALONE]
@@ -89,7 +92,7 @@ def test_a_part_that_does_not_vary_leaves_the_choice_to_the_other(constant):
     assert nothing.scores.tolist() == [0.0] * 6
 
 
-def test_hybrid_without_embeddings_is_words_at_both_scales():
+def test_hybrid_without_vectors_is_words_at_both_scales():
     found = rank("hybrid", sought(alike(12), [0.0] * 8 + [5, 0, 0, 1], None))
     assert found.meaning is None
     assert found.scores.argmax() == 8

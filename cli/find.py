@@ -177,7 +177,7 @@ def _groups(found: "Findings", around: int, names: bool) -> "Iterator[render.Lin
 def _match(passage: "FoundPassage", names: bool) -> render.Line:
     """The matching line of a passage, cut where it is too long."""
     match = passage.match
-    text, marked = render.cut(match.text, match.shown, match.marked)
+    text, marked = render.cut(match.line_text, match.shown, match.marked)
     return replace(_line(passage, match, names), text=text, marked=marked, matches=True)
 
 

@@ -140,7 +140,7 @@ def _passage(document: "Document", hit: "Hit", around: int) -> FoundPassage:
         score=hit.score,
         text=hit.text,
         best_place=hit.match.place,
-        best_text=hit.match.text,
+        best_text=hit.match.line_text,
         exact=hit.exact,
         tokens=hit.tokens,
         match=hit.match,

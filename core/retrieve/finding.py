@@ -1,21 +1,37 @@
 """Hits: from scored passages to those that are listed, each with its matching line.
 
-The best passages are taken; exact strings of the query come first. It works on the scores of any
-gather source (`core/retrieve/ranked.py`), and loads no model libraries.
+The best passages are taken; before them, those that define the name that the query asks for, and
+those with an exact string of it. It works on the scores of any gather source
+(`core/retrieve/ranked.py`), and loads no model libraries.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
+from itertools import chain, islice
 
 import numpy as np
 
-from longctx.core.passages.matching import LONG, LinePiece, Query, Span, best_piece, pieces, shown
+from longctx.core.passages.answer_line import answering_piece
+from longctx.core.passages.definitions import ASSIGNED, defines, is_identifier, name_asked
+from longctx.core.passages.expected import Expected
+from longctx.core.passages.matching import (
+    LONG,
+    ExactString,
+    LinePiece,
+    Query,
+    Span,
+    best_piece,
+    pieces,
+    shown,
+)
 from longctx.core.passages.near_lines import around, lines_of, whole
 from longctx.core.passages.sentences import begins_sentence, sentences, stripped
 from longctx.core.passages.snippet import Snippet
+from longctx.core.passages.wrapping import unwrapped
 from longctx.core.retrieve import exact
+from longctx.core.retrieve.exact import Occurrence
 from longctx.core.retrieve.hit import Hit, Match
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.passage_table import Passages
@@ -24,6 +40,8 @@ from longctx.core.store.document import Document
 
 CHANCE = 0.75  # of the greatest deviation that so many passages would show by chance
 _FEW = 8  # passages: with fewer, chance cannot be judged
+_MOST_NAMED = 256  # occurrences of a name among which its definition is looked for
+_LINE = 512  # bytes of text on each side of a name that is defined
 
 
 @dataclass(frozen=True)
@@ -33,12 +51,15 @@ class _Choice:
     Attributes:
         passage: its number.
         last: the passage in which the exact string ends; else the same.
-        anchor: the byte of the source where the exact string begins; None: there is none.
+        anchor: the byte of the source where the exact string, or the name that is defined, begins;
+            None: there is none.
+        exact: it has an exact string of the query.
     """
 
     passage: int
     last: int
     anchor: int | None = None
+    exact: bool = False
 
 
 def find_hits(
@@ -49,7 +70,7 @@ def find_hits(
     index: PassageIndex | None = None,
     one_of_each: bool = False,
 ) -> list[Hit]:
-    """The best passages; those with an exact string of the query come first.
+    """The best passages; those that define a name, then those with an exact string, come first.
 
     Where the query has text in quotes that occurs, only passages with an exact string are returned.
 
@@ -69,7 +90,7 @@ def find_hits(
     if query.lines is not None and not query.weights and ranked.meaning is None:
         return finder.in_order(most, one_of_each)
     chosen = _Chosen(ranked, most, one_of_each)
-    for choice in finder.exact(index):
+    for choice in chain(finder.defining(index), finder.exact(index)):
         if chosen.full:
             break
         chosen.add(choice)
@@ -160,9 +181,43 @@ class _Finder:
         for string in self._query.strings:
             for found in exact.occurrences(self._documents, self._ranked, index, string):
                 last = self._passages.containing(found.document, found.source, found.end - 1)
-                choice = _Choice(found.passage, last, found.start)
+                choice = _Choice(found.passage, last, found.start, exact=True)
                 if self._has_line(choice):
                     yield choice
+
+    def defining(self, index: PassageIndex | None) -> Iterator[_Choice]:
+        """The passages that define the name that the query asks for, the surest first.
+
+        A word without the look of an identifier has to be assigned or defined by a keyword.
+        """
+        plain = self._query.lines is None and not self._query.quoted
+        name = name_asked(self._query.text) if plain else ""
+        if not name or index is None:
+            return
+        least = 1 if is_identifier(name) else ASSIGNED
+        whole_query = name == self._query.text.strip()
+        graded: list[tuple[int, bool, _Choice]] = []
+        occurrences = exact.occurrences(self._documents, self._ranked, index, ExactString(name))
+        for found in islice(occurrences, _MOST_NAMED):
+            spelt, line, following = self._line_at(found)
+            surely = defines(spelt, line, following)
+            if surely >= least:
+                last = self._passages.containing(found.document, found.source, found.end - 1)
+                choice = _Choice(found.passage, last, found.start, exact=whole_query)
+                graded.append((surely, spelt == name, choice))
+        yield from (one[2] for one in sorted(graded, key=lambda one: one[:2], reverse=True))
+
+    def _line_at(self, found: Occurrence) -> tuple[str, str, str]:
+        """A name as it is spelt, its line, and the next line; no line if it begins far before."""
+        document = self._documents[found.document]
+        snippet = around(document, found.source, found.start, found.end, _LINE)
+        low, high = snippet.since(found.start), snippet.since(found.end)
+        text = snippet.text
+        begin = text.rfind("\n", 0, low) + 1
+        if begin == 0 and not whole(snippet):
+            return text[low:high], "", ""
+        line, _, following = text[begin:].partition("\n")
+        return text[low:high], line.rstrip("\r"), following.partition("\n")[0]
 
     def best(self) -> Iterator[_Choice]:
         """The listed passages, best first; ties go to the earlier."""
@@ -193,6 +248,12 @@ class _Finder:
                 lines.add((hit.document, hit.source, hit.match.start))
                 hits.append(hit)
         return hits
+
+    @cached_property
+    def _is_question(self) -> bool:
+        """Whether the line that answers is shown, rather than the one with most words."""
+        query = self._query
+        return query.lines is None and not query.quoted and Expected(query.text).is_question
 
     def _has_line(self, choice: _Choice) -> bool:
         """Whether a line of a passage may be a hit."""
@@ -230,6 +291,8 @@ class _Finder:
         snippet, low, high = self._snippet(choice)
         text = snippet.text
         low, high = stripped(text, low, high)
+        if self._is_question:
+            text = unwrapped(text)
         among = self._allowed(text, pieces(text, low, high, whole(snippet)))
         among = [p for p in among if (number, source, snippet.byte(p.start)) not in lines]
         piece = self._piece(choice, snippet, among)
@@ -248,7 +311,10 @@ class _Finder:
         if choice.anchor is not None and self._query.quoted and self._query.lines is None:
             # An earlier hit shows the string's line; any other line has to have a string too.
             among = [p for p in among if self._query.occurs(snippet.text[p.start : p.end])]
-        best = best_piece(self._query, snippet.text, among)
+        if self._is_question:
+            best = answering_piece(self._query, unwrapped(snippet.text), among)
+        else:
+            best = best_piece(self._query, snippet.text, among)
         if best is not None or not among:
             return best
         telling = [p for p in among if _letters(snippet.text[p.start : p.end])] or among
@@ -293,14 +359,17 @@ class _Finder:
             start=start,
             end=end,
             score=score if math.isfinite(score) else 0.0,
-            exact=choice is not None and choice.anchor is not None,
+            exact=choice is not None and choice.exact,
             text=text,
             match=self._match(document, source, snippet, piece),
         )
 
     def _match(self, document: Document, source: int, snippet: Snippet, piece: LinePiece) -> Match:
         text, start = snippet.text[piece.start : piece.end], snippet.byte(piece.start)
-        marked = self._query.marked(text)
+        line_text = text
+        if self._is_question:
+            line_text = unwrapped(snippet.text)[piece.start : piece.end]
+        marked = self._query.marked(line_text)
         weights = [1.0 + self._query.weight(text[low:high])[0] for low, high in marked]
         return Match(
             line=document.line(source, start),
@@ -308,12 +377,13 @@ class _Finder:
             start=start,
             end=snippet.byte(piece.end),
             text=text,
+            line_text=line_text,
             words=tuple(
                 (snippet.byte(piece.start + low), snippet.byte(piece.start + high))
                 for low, high in marked
             ),
             marked=tuple(marked),
-            shown=shown(text, marked, weights),
+            shown=shown(line_text, marked, weights),
         )
 
 

@@ -12,13 +12,14 @@ SCHEMA_VERSION = 2  # of the JSON of `ask` and `find`
 
 @dataclass(frozen=True)
 class Match:
-    """The matching line, or the matching sentence of a long one.
+    """The matching line, or the matching sentence of a long one or of wrapped prose.
 
     Attributes:
         line: its number from 1, in the source's text.
         place: where it is in the original: a line, or a page or chapter ("p. 12").
         start, end: its bytes in the source.
-        text: these bytes, decoded.
+        text: these bytes, decoded; a sentence of wrapped prose has the ends of its lines.
+        line_text: `text` with spaces for the ends of wrapped lines, of the same length.
         words: byte ranges in the source of what the query matches, ascending.
         marked: the same, in characters of `text`.
         shown: the part of `text` that is shown, in characters: all, except of a very long sentence.
@@ -29,6 +30,7 @@ class Match:
     start: int
     end: int
     text: str
+    line_text: str
     words: tuple[Span, ...]
     marked: tuple[Span, ...]
     shown: Span

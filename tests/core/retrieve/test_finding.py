@@ -272,3 +272,43 @@ def test_bytes_without_sense_give_hits_that_are_sound(library, encoding):
             # A passage may begin with a sentence within the line that is shown.
             assert 0 <= hit.match.start < hit.match.end
             assert 0 <= hit.start < hit.match.end <= len(data) >= hit.end
+
+
+WRAPPED = (
+    "The keeper of the old lighthouse was asked by the harbour master how many of his\n"
+    "lamps were still burning on that night in winter. He counted them again and said that\n"
+    "there were seventeen, and went to bed.\n"
+)
+
+
+def test_a_question_is_answered_by_whole_sentences_of_wrapped_prose(library):
+    document = write_texts(library, f"{FILLER}\n\n{WRAPPED}\n{FILLER}")
+    question = "How many lamps did the keeper count?"
+    match = found([document], question)[0].match
+    assert match.line_text == " ".join(match.text.split())
+    assert "seventeen" in match.line_text
+    assert match.text == WRAPPED.strip()  # short enough to be shown whole, as a line would be
+    (line,) = (hit.match.text for hit in found([document], "lamps burning"))
+    assert line == WRAPPED.splitlines()[1]
+    for words in ('"lamps" how many were there?', "How many lamps?"):
+        hits = found([document], words, regexp=None if '"' in words else "lamps")
+        assert all("\n" not in hit.match.text for hit in hits)
+
+
+@pytest.mark.parametrize("query", ["pool_size", "where is pool_size defined?"])
+def test_a_definition_comes_before_uses(library, query):
+    uses = "resize(pool_size, pool_size, pool_size)\n" * 3
+    text = f"{uses}{FILLER}\n{uses}{FILLER}\n\npool_size = 4\n\n{FILLER}\n{uses}"
+    document = write_texts(library, text)
+    hits = found([document], query)
+    require_sound([document], hits)
+    assert hits[0].match.text == "pool_size = 4"
+    assert all(hit.exact is (query == "pool_size") for hit in hits[:1])
+    assert found([document], '"pool_size"')[0].match.text.startswith("resize")
+
+
+def test_of_a_plain_word_only_sure_definitions_come_first(library):
+    uses = "The storm, the storm of storms, was a storm.\n"
+    for line, first in (("storm: at sea", False), ("class storm(Weather):", True)):
+        document = write_texts(library, f"{uses}{FILLER}\n\n{line}\n\n{FILLER}", name=f"d{first}")
+        assert (found([document], "storm")[0].match.text == line) is first

@@ -90,8 +90,8 @@ def _patterns(name: str) -> tuple[re.Pattern[str], ...]:
             rf"\s*(?:{_MODIFIERS}{_KEYWORDS}\s+[\"'`]?{own}[\"'`]?{ends}|#\s*define\s+{own})", re.I
         ),
         re.compile(
-            rf"\s*(?P<type>{_NO_TYPE}(?:[\w:<>*&\[\],]+\s+[*&]*){{1,3}})?(?:self\.|this\.|\$)?{own}"
-            r"\s*(?::[^=\n]+)?(?<![=!<>])=(?![=~>])"
+            rf"\s*(?P<type>{_NO_TYPE}(?:[^\W\d][\w:<>*&\[\]]*\s+[*&]*){{1,3}})?(?:self\.|this\.|\$)?{own}"
+            r"\s*(?::[^=\n(]+)?(?<![=!<>])=(?![=~>])"
         ),
         re.compile(rf"\s*(?:-\s+)?[\"'`]?{own}[\"'`]?\s*(?::(?!:)|=>|\Z)"),
         re.compile(rf"\s*(?:#{{1,6}}\s|={{1,6}}\s|\.\.\s[\w:-]+::\s).*{own}"),

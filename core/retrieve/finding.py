@@ -37,10 +37,12 @@ from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.passage_table import Passages
 from longctx.core.retrieve.ranked import Ranked
 from longctx.core.store.document import Document
+from longctx.core.tokens.normal_form import folded
+from longctx.core.tokens.terms import string_words
 
 CHANCE = 0.75  # of the greatest deviation that so many passages would show by chance
 _FEW = 8  # passages: with fewer, chance cannot be judged
-_MOST_NAMED = 256  # occurrences of a name among which its definition is looked for
+_MOST_NAMED, _MOST_PLAIN = 2048, 256  # occurrences of an identifier, or of a plain word, looked at
 _LINE = 512  # bytes of text on each side of a name that is defined
 
 
@@ -192,13 +194,13 @@ class _Finder:
         """
         plain = self._query.lines is None and not self._query.quoted
         name = name_asked(self._query.text) if plain else ""
-        if not name or index is None:
+        if not name or index is None or not string_words(folded(name), index.languages):
             return
-        least = 1 if is_identifier(name) else ASSIGNED
+        least, most = (1, _MOST_NAMED) if is_identifier(name) else (ASSIGNED, _MOST_PLAIN)
         whole_query = name == self._query.text.strip()
         graded: list[tuple[int, bool, _Choice]] = []
         occurrences = exact.occurrences(self._documents, self._ranked, index, ExactString(name))
-        for found in islice(occurrences, _MOST_NAMED):
+        for found in islice(occurrences, most):
             spelt, line, following = self._line_at(found)
             surely = defines(spelt, line, following)
             if surely >= least:

@@ -93,7 +93,7 @@ def ask(library, setup) -> Callable[[], tuple]:
 
     def ask() -> tuple:
         with Session(library, "book", setup) as session:
-            answer = session.ask(QUESTION)
+            answer = session.ask(QUESTION, gather_by="maxsim")  # it reads all that is kept
         return answer.answer, answer.passages, answer.found
 
     return ask

@@ -179,7 +179,7 @@ def searched(document: Document, rng: random.Random) -> None:
     """What `find --gather-by bm25` tells."""
     search = Search(rng.choice([QUERY, "code", "карта мир", '"a map"']), None, 3, None, False)
     facts, index = [Facts.of(document.manifest)], PassageIndex(document)
-    found = search.by_words(Opened((document,), facts, index, [], None, 0.0))
+    found = search.by_stored(Opened((document,), facts, index, [], None, 0.0), "bm25")
     json.dumps(found.values, allow_nan=False)
     for hit in found:
         size = max(each.size for each in document.manifest.sources if each.name == hit.source)

@@ -98,7 +98,7 @@ def test_damaged_rows_are_told_when_they_are_used(library, setup_random):
         Session(library, None, setup_random) as session,
         pytest.raises(StateMismatch, match="embeddings-00000"),
     ):
-        session.ask("who wrote?")
+        session.ask("who wrote?", gather_by="maxsim")
 
 
 def test_warming_reads_all_of_a_documents_files(library):

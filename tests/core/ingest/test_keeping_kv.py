@@ -165,7 +165,8 @@ def test_a_question_longer_than_the_window_s_local_part_is_read_in_chunks(
             return read(ids, *others)
 
         monkeypatch.setattr(session.engine.decoder, "read", noted)
-        found = session.find(" ".join([QUESTION] * 4))
+        by = "maxsim" if way == "reform" else None
+        found = session.find(" ".join([QUESTION] * 4), gather_by=by)
     options = session.engine.options.reattention
     assert sum(sizes) == found.tokens["question"] > options.local
     assert max(sizes) == options.chunk

@@ -190,7 +190,7 @@ def test_needles_inside_are_found_and_those_outside_are_missed(tmp_path, method,
     setup = Setup(profile=str(profile), method=method, device="cpu", dtype="fp32")
     needles = task("number")  # at the beginning, in the middle, at the end
     (case,) = needles.make(open_model_files("tiny").tokenizer, 1024, 3, 2)
-    with opened(case, setup) as (_, session):
+    with opened(case, setup, [METHOD]) as (_, session):
         asked = [ask(session, query, How()) for query in case.queries]
     assert [needles.score(one.answers, one.answer) for one in asked] == found
     assert [one.gathered for one in asked] == found

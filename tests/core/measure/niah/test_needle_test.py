@@ -136,7 +136,7 @@ def test_strict_reads_a_haystack_for_each_needle(answering):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
 def test_nothing_is_left_after_an_error(temporary, monkeypatch, error):
-    def fail(library, paths, setup, on_progress):
+    def fail(library, paths, setup, on_progress, vectors):
         library.mkdir()
         assert Path(paths[0]).read_text()
         raise error

@@ -31,13 +31,6 @@ def idle() -> int | None:
     return left(_noted, _accounts())
 
 
-def limit_numpy(threads: int) -> None:
-    """Lets numpy multiply with so many threads, where it is not imported yet or told otherwise."""
-    for library in ("OPENBLAS", "MKL", "VECLIB"):
-        name = "VECLIB_MAXIMUM_THREADS" if library == "VECLIB" else f"{library}_NUM_THREADS"
-        os.environ.setdefault(name, str(threads))
-
-
 def left(before: Accounts, now: Accounts) -> int | None:
     """The same from two accounts, between which this process was busy on one core."""
     spent = [

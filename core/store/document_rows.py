@@ -154,25 +154,6 @@ class DocumentRows:
             return on_device([file], device)[0]
         return {name: file.tensor(name) for name in file.slots}
 
-    def snapshot_arrays(self) -> "dict[str, tuple[str, np.ndarray]]":
-        """The snapshot without torch: each tensor's type by torch's name, and its numbers.
-
-        bfloat16 comes as int16.
-        """
-        _, file = self._files("memory")[0]
-        return {name: (slot.dtype, file.array(name)) for name, slot in file.slots.items()}
-
-    def form(self, group: str) -> "tuple[dict[str, tuple[str, tuple[int, ...]]], int]":
-        """A group's tensors: by name their type, by torch's name, and shape of a row; and rows."""
-        files = [file for _, file in self._files(group)]
-        return files[0].form, sum(file.shard.rows for file in files)
-
-    def array_rows(self, group: str, name: str, rows: int) -> "Iterator[np.ndarray]":
-        """One tensor of a group in pieces of at most so many rows, in order, without torch."""
-        for _, file in self._files(group):
-            for first in range(0, file.shard.rows, rows):
-                yield file.array_rows(name, first, min(first + rows, file.shard.rows))
-
     @property
     def word_files(self) -> int:
         """Number of word index files that the manifest names; 0: there is no word index."""

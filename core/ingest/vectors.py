@@ -1,4 +1,4 @@
-"""The vectors of a document's passages: whether it gets them, and how they are made and told of.
+"""The vectors of a document's passages: whether it gets them, how they are made, and progress.
 
 The encoder in `core/dense/` is imported only where vectors are made.
 """
@@ -85,8 +85,8 @@ class Encoding:
             done = min(done + count, passages)
             cached, processed = size * before // passages, size * done // passages
             tokens, elapsed = manifest.tokens * done // passages, time.perf_counter() - started
-            told = size, cached, processed, tokens, self._kept, int(1000 * elapsed)
-            self._tell(Progress(*told, phase=ENCODING))
+            progress = size, cached, processed, tokens, self._kept, int(1000 * elapsed)
+            self._tell(Progress(*progress, phase=ENCODING))
 
         add(0)
         yield from self._make(document, first_file, on_passages=add)

@@ -36,10 +36,6 @@ class PromptEncoder:
         """(P,) token ids before the document."""
         return self.text(self._prompt.prefix)
 
-    def prefix_ids(self) -> list[int]:
-        """The same as numbers."""
-        return self._encode(self._prompt.prefix, None)[0]
-
     def text(self, template: str) -> "Tensor":
         """(n,) token ids of a text of the profile's, which may contain special tokens."""
         import torch

@@ -121,11 +121,11 @@ def _verify(library: Library, folder: Confined, on_done: Callable[[int], None]) 
 
 def _told(wrong: dict[str, dict[str, str]]) -> str:
     """The message for damaged files of a word index and of vectors, by group."""
-    told = []
+    faults = []
     for group, found in wrong.items():
         files = "; ".join(f"'{file}': {why}" for file, why in found.items())
-        told += [f"its {_CALLED[group]} is damaged ({files})"] if found else []
+        faults += [f"its {_CALLED[group]} is damaged ({files})"] if found else []
     return (
-        f"{' and '.join(told)}, and nothing else is. Questions can be asked; ingest the document "
+        f"{' and '.join(faults)}, and nothing else is. Questions can be asked; ingest the document "
         "again with --replace to write it"
     )

@@ -4,14 +4,14 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from longctx.profiles.recipe.data.asked import AskedDocument
-from longctx.profiles.recipe.data.made import papers, stage_logs, tables, web_logs
+from longctx.profiles.recipe.data.made import papers, stage_logs, statements, tables, web_logs
 from longctx.profiles.recipe.data.made.asking import asked
 from longctx.profiles.recipe.data.made.hidden_facts import HiddenFacts
 from longctx.profiles.recipe.data.made.pools import listed
 from longctx.profiles.recipe.data.made.values import MadeValues
 from longctx.profiles.recipe.data.values.draws import Pools
 
-SHARES = {"facts": 0.4, "log": 0.25, "table": 0.15, "mail": 0.2}
+SHARES = {"facts": 0.32, "log": 0.2, "table": 0.12, "mail": 0.16, "statement": 0.2}
 WEB = 0.4  # of the logs
 
 
@@ -42,6 +42,7 @@ def documents(
         "log": lambda: log(values),
         "table": lambda: asked(tables.page(values), tables.wordings(), rng),
         "mail": lambda: asked(papers.page(values), papers.wordings(), rng),
+        "statement": lambda: statements.document(values),
     }
     for _ in range(count):
         chosen = rng.choices([*SHARES], [*SHARES.values()])[0] if kind == "mix" else kind

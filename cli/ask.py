@@ -93,6 +93,7 @@ def run(
     gather: options.Gather = None,
     passages: options.Passages = None,
     gather_by: options.GatherBy = None,
+    answer_by: options.AnswerBy = None,
     max_new_tokens: Annotated[
         int | None,
         options.setting(
@@ -106,9 +107,11 @@ def run(
         bool | None,
         options.setting(
             "--quote/--no-quote",
-            "Answer with an exact stretch of the gathered passages, the likeliest one under the "
-            "model, or with 'not in the text' where that is likelier; by default the profile's "
-            "choice, or free answers. Sampling options have no effect then.",
+            "Where a model writes the answer: it must be an exact stretch of the gathered "
+            "passages, the likeliest one under the model, or 'not in the text' where that is "
+            "likelier; by "
+            "default the profile's choice, or free answers. Sampling options have no effect then. "
+            "The reader always quotes; --no-quote lets a model write.",
         ),
     ] = None,
     temperature: options.Temperature = None,
@@ -169,6 +172,7 @@ def run(
             "gather": gather,
             "passages": passages,
             "gather_by": gather_by,
+            "answer_by": answer_by,
             "quote": quote,
             "max_new_tokens": max_new_tokens,
             "temperature": temperature,

@@ -11,7 +11,6 @@ from longctx.cli.exchanges import LastAnswer
 from longctx.cli.given_text import GivenText
 from longctx.cli.interface import GIVEN
 from longctx.cli.text import counted
-from longctx.core.api.defaults import BUNDLED
 from longctx.core.ask.follow_up import Exchange
 from longctx.core.common import cores
 from longctx.core.common.errors import UsageError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from longctx.core.api.documents import Documents
     from longctx.core.api.library import Library
 
+SAMPLED = ("max_new_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed")
 NOT_WITH_TEXT = ("docs", "everything", "method", "partial")
 
 
@@ -132,11 +132,23 @@ class Asked:
         told = names[0] if len(names) == 1 else counted(len(names), "document")
         cores.note()
         with progress.status(f"opening {told}"):
-            models = asked.open(gather_by=given["gather_by"])
-        is_usual = given["answer_model"] is given["model"] is given["answer_with"] is None
-        if is_usual and models.answers == BUNDLED:
-            render.note(_how_to_do_better())
+            models = asked.open(gather_by=given["gather_by"], answer_by=given["answer_by"])
+        if models.points:
+            self._refuse_sampling()
         return models
+
+    def _refuse_sampling(self) -> None:
+        """Refuses what the reader, which writes nothing, cannot do.
+
+        Raises:
+            UsageError: an option of sampling is given.
+        """
+        for name in SAMPLED:
+            if self._given[name] is not None:
+                flag = f"--{name.replace('_', '-')}"
+                why = "the reader points at an answer and writes nothing"
+                remedy = "Leave it out, or add --answer-by decode."
+                raise UsageError(f"cannot take {flag}", why, remedy)
 
     def keep(self, answers: Answers, asked: "Document | Documents", library: "Library") -> None:
         """Keeps the last answer for --continue, unless it is of a text that is not kept."""
@@ -151,11 +163,3 @@ class Asked:
 def after(exchange: Exchange) -> None:
     """Says which question one is put behind."""
     render.note(f'(after "{render.one_line(exchange.question)}")')
-
-
-def _how_to_do_better() -> str:
-    """What to say of the bundled model, and which command changes that."""
-    from longctx.core.model import small
-
-    better = f"--answer-model {small.NAME}" if small.find_base() else f"`{small.PULL}`"
-    return f"the answer is by tiny, a small demonstration model; {better} gets a better one"

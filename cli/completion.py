@@ -45,7 +45,9 @@ def shelved(incomplete: str) -> list[str]:
 
 def pulled(incomplete: str) -> list[str]:
     """The models whose weights can be pulled."""
-    return _beginning(incomplete, ("small",))
+    from longctx.core.model.published import PUBLISHED
+
+    return _beginning(incomplete, PUBLISHED)
 
 
 def profiles(incomplete: str) -> list[str]:

@@ -128,7 +128,7 @@ def run(
     """
     pages.require_writable(html)
     setup = make_setup(
-        model=model or usual_model(device),
+        model=model or usual_model(),
         profile=profile,
         method=method,
         decode=decode,

@@ -54,12 +54,11 @@ Model = Annotated[
     str | None,
     setting(
         "--model",
-        "Model that reads documents and searches them: 'tiny', 'small', a folder in Hugging Face "
-        "format, a GGUF file, or a hub name (owner/model). It also answers, unless --answer-model "
-        "names another. By default the one that read the document, which no other can use: with "
-        "another, ingest it again. A new document is read by the bundled 'tiny' on a CPU, and on a "
-        "GPU by 'small' if its weights are here (`longctx model pull small`); a larger model reads "
-        "more slowly (`longctx ingest --dry-run`).",
+        "Model that reads documents and searches them: 'tiny', a folder in Hugging Face format, a "
+        "GGUF file, or a hub name (owner/model). It also answers, unless --answer-model names "
+        "another. By default the one that read the document, which no other can use: with another, "
+        "ingest it again. A new document is read by the bundled 'tiny'; a larger model reads more "
+        "slowly (`longctx ingest --dry-run`).",
         metavar="MODEL",
         autocompletion=completion.models,
     ),
@@ -87,8 +86,7 @@ AnswerModel = Annotated[
     setting(
         "--answer-model",
         "Model that answers from the text that is gathered, named as for --model, or 'own': the "
-        "one that read the document. By default 'small' where 'tiny' read it and the weights of "
-        "'small' are here, else its own.",
+        "one that read the document.",
         metavar="MODEL",
         autocompletion=completion.models,
     ),
@@ -260,6 +258,17 @@ GatherBy = Annotated[
         "without it.",
         metavar="NAME",
         autocompletion=completion.gathered_by,
+    ),
+]
+AnswerBy = Annotated[
+    str | None,
+    setting(
+        "--answer-by",
+        "How: point (the reader that comes with longctx points at a stretch of the passages) or "
+        "decode (a model reads the passages and writes). By default point where the bundled model "
+        "read the documents, else decode; --model, --answer-model, --answer-with and options of "
+        "sampling decode.",
+        metavar="NAME",
     ),
 ]
 Decode = Annotated[

@@ -213,12 +213,13 @@ class Prompt:
 
     def _greet(self) -> None:
         """The banner: what is asked, and which models do it."""
-        asked, (reads, answers) = self._chosen.names, self._models
+        asked, models = self._chosen.names, self._models
+        reads, answers = models.searches, models.answers
         names = ", ".join(map(render.one_line, asked[:NAMES]))
         names += f" and {len(asked) - NAMES:,} more" if len(asked) > NAMES else ""
         tokens = counted(self._chosen.tokens, "token")
-        models = f"read by {reads}" + (f", {answers} answers" if answers != reads else "")
-        render.note(f"{names}: {tokens}, {models}")
+        by = f"read by {reads}" + (f", {answers} answers" if answers != reads else "")
+        render.note(f"{names}: {tokens}, {by}")
         render.note("/help lists the commands, Ctrl-D ends it")
 
 

@@ -1,4 +1,4 @@
-"""The demo behind `make demo`: read a manual once with `small`, ask it six questions, compare.
+"""The demo behind `make demo`: read a manual once, ask it six questions, compare.
 
 Runs the commands that a user would type, each in a new process, with a library of its own (.demo/).
 The questions (demo.yaml) were fixed before any model was asked them; a missed one is shown as such.
@@ -42,7 +42,8 @@ def shown(item: dict[str, Any], told: dict[str, Any]) -> str:
     """A question with its answer, the place of the best passage, and what was expected."""
     right = is_right(item, told["answer"])
     words = "in other words than the text's" if item.get("reworded") else "in the text's words"
-    cited = next((f"  [{one['source']}:{one['line']}]" for one in told["passages"]), "")
+    places = [told["sentence"]] if told.get("sentence") else told["passages"]
+    cited = next((f"  [{one['source']}:{one['line']}]" for one in places), "")
     verdict = "right" if right else f"MISSED: expected {item['answer']!r}"
     answer = " ".join(told["answer"].split())
     return f"\n{item['question']}  ({words})\n  {answer}{cited}\n  {verdict}"
@@ -52,7 +53,7 @@ def main() -> int:
     """Runs the demo; returns the exit code."""
     sample = yaml.safe_load(QUESTIONS.read_text("utf-8"))
     document = SAMPLES / sample["document"]
-    print(longctx("ingest", typed(document), "--model", "small"), end="")
+    print(longctx("ingest", typed(document)), end="")
     found = longctx("ask", "--questions", typed(QUESTIONS), "--doc", document.stem)
     told = [json.loads(line) for line in found.splitlines()]
     pairs = [*zip(sample["questions"], told, strict=True)]

@@ -21,8 +21,8 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 NEVER = re.compile(r"(^|/)(tests|docs|recipe|__pycache__|\.\w+)/")
 MUST = {
     *("cli/serve/page/index.html", "cli/serve/page/style.css", "cli/serve/page/main.js"),
-    *("profiles/tiny/model.safetensors", "profiles/small/adapter.safetensors"),
-    *("profiles/minilm/model.safetensors", "profiles/minilm/NOTICE"),
+    *("profiles/tiny/model.safetensors", "profiles/minilm/model.safetensors"),
+    *("profiles/minilm/NOTICE", "profiles/reader/model.safetensors", "profiles/reader/NOTICE"),
     *("samples/manual.md", "samples/questions/manual.yaml", "core/measure/eval/ruler/making.py"),
 }
 # Another project of the same name, as its 0.3.2 is made.

@@ -57,7 +57,7 @@ def run(
     task; of a path, all labels in order.
     """
     setup = make_setup(
-        model=model or usual_model(device),
+        model=model or usual_model(),
         profile=profile,
         method=method,
         decode=decode,

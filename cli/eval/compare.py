@@ -120,7 +120,7 @@ def run(
         raise UsageError("cannot print several forms", "", "Give one of --csv, --markdown, --json.")
     pages.require_writable(html)
     setup = make_setup(
-        model=model or usual_model(device),
+        model=model or usual_model(),
         profile=profile,
         method=None,
         device=device,

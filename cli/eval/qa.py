@@ -12,7 +12,7 @@ from longctx.cli.eval.pace import Pace
 from longctx.cli.loading import open_session
 from longctx.cli.measuring import option
 from longctx.cli.settings import library_path
-from longctx.core.api.defaults import OWN, usual_answerer
+from longctx.core.api.defaults import OWN
 from longctx.core.common.errors import UsageError
 from longctx.core.retrieve import gather_by
 
@@ -141,11 +141,12 @@ def run(
         why = "without answers, nobody is asked"
         raise UsageError("cannot take --answer-with with --no-answers", why, "Leave one out.")
     setup = {name: other_server.fitting(context)[name] for name in SETUP}
+    if setup["answer_model"] == OWN:
+        setup["answer_model"] = None
     by = measuring.names(gather_by) if gather_by else None
     reports = []
     for sheet in sheets:
-        given = {**setup, "answer_model": _answerer(setup, sheet, by, answers)}
-        with open_session(sheet.document, Library.open(library_folder), **given) as session:
+        with open_session(sheet.document, Library.open(library_folder), **setup) as session:
             from longctx.core.measure.eval.qa import QuestionTest
 
             if session.server is not None:
@@ -211,23 +212,6 @@ def _folders(names: Sequence[str], out: Path | None) -> list[Path | None]:
         out / (name if count == 1 else f"{name}-{count}")
         for name, count in zip(names, counts, strict=True)
     ]
-
-
-def _answerer(
-    setup: dict[str, Any], sheet: Sheet, by: Sequence[str] | None, answers: bool
-) -> str | None:
-    """The model that answers, as in `ask`; None: the one that read the document, or a server."""
-    from longctx.core.store.facts import Facts
-
-    named = setup["answer_model"]
-    if not answers or setup["answer_with"] or setup["server_model"]:
-        return None if named == OWN else named
-    return usual_answerer(
-        Facts.of(sheet.document.manifest),
-        named=named,
-        as_usual=setup["model"] is setup["method"] is setup["profile"] is None,
-        gather_by=by[0] if by and len(by) == 1 else None,
-    )
 
 
 def _report(

@@ -66,7 +66,7 @@ def run(
     lists the differences from the published benchmark.
     """
     setup = make_setup(
-        model=model or usual_model(device),
+        model=model or usual_model(),
         profile=profile,
         method=method,
         decode=decode,

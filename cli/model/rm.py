@@ -4,7 +4,6 @@ from longctx.cli import options, render
 from longctx.cli.text import size
 
 EXAMPLES = """\
-  longctx model rm small
   longctx model rm ~/models/llama.Q4_K_M.gguf
 """
 
@@ -15,16 +14,16 @@ def run(name: options.ModelName, json: options.Json = False) -> None:
     That is what was pulled, and what was converted. Files that you named, documents, and an
     installed package stay.
     """
-    from longctx.core.model import small
+    from longctx.core.model.published import PUBLISHED
     from longctx.core.model.shelf import remove
 
-    removed = remove(name)
-    base = small.find_base() if name == small.NAME else None
+    removed, published = remove(name), PUBLISHED.get(name)
+    base = published and published.find_base()
     stays = str(base.path) if base else None
     if not render.result({"name": name, "bytes": removed, "stays": stays}, json):
         render.note(f"removed {size(removed)} of {name}" if removed else f"{name} was not kept")
-    if stays:
+    if published and stays:
         render.note(
-            f"the package {small.PACKAGE} stays installed, with the weights of {name}; "
-            f"`pip uninstall {small.PACKAGE}` removes it"
+            f"the package {published.package} stays installed, with the weights of {name}; "
+            f"`pip uninstall {published.package}` removes it"
         )

@@ -17,7 +17,7 @@ from longctx.core.profile.sampling import Sampling
 ALL = "longctx"  # the model that asks every document
 PREFIX = f"{ALL}/"
 OWN = "longctx"  # the field with settings that OpenAI has no names for
-OWN_FIELDS = ("gather", "passages", "gather_by", "quote", "anyway")
+OWN_FIELDS = ("gather", "passages", "gather_by", "answer_by", "quote", "anyway")
 OWN_FIELDS += ("top_k", "min_p", "repetition_penalty")
 # Values that ask for nothing that is not done anyhow; any other is refused.
 HARMLESS: dict[str, tuple[Any, ...]] = {
@@ -180,7 +180,7 @@ def _settings(body: Fields, longest: int | None, options: Options) -> dict[str, 
     Sampling(**given | {"stop": given["stop"] or None})  # wrong values are told of at once
     given |= {"gather": own.whole("gather"), "passages": own.whole("passages")}
     given |= {"gather_by": own.text("gather_by"), "quote": own.flag("quote")}
-    given |= {"anyway": bool(own.flag("anyway"))}
+    given |= {"answer_by": own.text("answer_by"), "anyway": bool(own.flag("anyway"))}
     for name in ("gather", "passages"):
         if given[name] is not None and given[name] < 1:
             raise UsageError(f"cannot use {name} {given[name]}", "", "Give 1 or more.")

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Unpack, overload
 from weakref import WeakSet
 
+from longctx.core.api.defaults import pointed_at
 from longctx.core.api.model import Model, asks, running
 from longctx.core.api.opening import Chosen, open_session
 from longctx.core.api.stream import AnswerStream
@@ -37,6 +38,7 @@ class Wishes(TypedDict, total=False):
     gather: int | None
     passages: int | None
     gather_by: str | None
+    answer_by: str | None
     decode: str | None
     quote: bool | None
     max_new_tokens: int | None
@@ -67,11 +69,19 @@ class Searching(TypedDict, total=False):
     model: Model | str | None
 
 
+POINT, DECODE = "point", "decode"  # ways to answer
+
+
 class Models(NamedTuple):
-    """The names of the models that are loaded: the one that searches, and the one that answers."""
+    """The names of what is loaded: the model that searches, and what answers.
+
+    Attributes:
+        points: the reader answers.
+    """
 
     searches: str
     answers: str
+    points: bool = False
 
 
 class Askable(ABC):
@@ -109,16 +119,25 @@ class Askable(ABC):
             self._held.close()
             self._told.clear()
 
-    def open(self, *, gather_by: str | None = None, model: Model | str | None = None) -> Models:
-        """Opens it with its model now, rather than at the first question.
+    def open(
+        self,
+        *,
+        gather_by: str | None = None,
+        answer_by: str | None = None,
+        model: Model | str | None = None,
+    ) -> Models:
+        """Opens it with what answers now, rather than at the first question.
 
         Args:
-            gather_by, model: as of `ask`.
+            gather_by, answer_by, model: as of `ask`.
 
         Raises:
             LongctxError: as `ask`.
         """
-        with running(chosen := self._model(model)).turn():
+        chosen = self._model(model)
+        if self._points(chosen, gather_by, answer_by, {}):
+            return self._open_reader(chosen)
+        with running(chosen).turn():
             session = self._session(chosen, gather_by, finding=False)
             engine, server = session.engine, session.server
             elsewhere = server and (server.model or server.origin)
@@ -142,6 +161,7 @@ class Askable(ABC):
         gather: int | None = None,
         passages: int | None = None,
         gather_by: str | None = None,
+        answer_by: str | None = None,
         decode: str | None = None,
         quote: bool | None = None,
         max_new_tokens: int | None = None,
@@ -169,13 +189,17 @@ class Askable(ABC):
                 these arguments, is raised where they are taken.
             gather: tokens of text to answer from; None: the profile's number, or the method's.
             passages: the most passages to answer from; None: the profile's number.
-            gather_by: "hybrid", "bm25", "maxsim" or "method"; None: the usual one.
+            gather_by: "hybrid", "bm25", "dense", "maxsim" or "method"; None: the usual one.
+            answer_by: "point": the reader points at a stretch of the passages; "decode": a model
+                reads them and writes; None: the reader, where the bundled model read the documents
+                and nothing is asked for that only a model that writes can do.
             decode: the decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the model's.
             quote: whether the answer must be an exact stretch of the text, or the phrase that it is
                 not there; None: as the profile says.
             max_new_tokens: the longest answer in tokens; None: the profile's number.
-            temperature, top_p, top_k, min_p, repetition_penalty, seed: how to sample; None: as the
-                profile says, else the likeliest token.
+            temperature, top_p, top_k, min_p, repetition_penalty, seed: how a model that writes
+                samples; None: as the profile says, else the likeliest token. The reader takes the
+                likeliest stretch.
             stop: texts that end the answer.
             before: earlier questions and answers that this one refers to.
             anyway: answer also where the text seems to have no answer (`found` is "no"); if false,
@@ -208,12 +232,18 @@ class Askable(ABC):
             seed=seed,
             stop=tuple(stop) or None,
         )
+        named = self._model(model)
+        wanted = {"--decode": decode, "--no-quote": False if quote is False else None}
+        if self._points(named, gather_by, answer_by, wanted):
+            point = {"most": passages, "tokens": gather, "gather_by": gather_by, "anyway": anyway}
+            run = partial(self._point, question, tuple(before), point, named, on_shown)
+            return AnswerStream(run) if stream else run(on_text or (lambda text: None))
         how: dict[str, Any] = {"gather": gather, "passages": passages, "gather_by": gather_by}
         how |= {"decode": decode, "quote": quote, "before": tuple(before)}
         how["anyway"] = anyway
         if on_sending is not None:
             how["on_sending"] = on_sending
-        run = partial(self._ask, question, sampling, how, self._model(model), on_shown)
+        run = partial(self._ask, question, sampling, how, named, on_shown)
         if stream:
             return AnswerStream(run)
         return run(on_text or (lambda text: None))
@@ -237,6 +267,74 @@ class Askable(ABC):
 
                 on_shown(shown(answer, found[0].documents, found[0].ranked))
             return answer
+
+    def _points(
+        self, model: Model, gather_by: str | None, answer_by: str | None, wanted: dict[str, Any]
+    ) -> bool:
+        """Whether the reader answers, rather than a model that writes.
+
+        Args:
+            model: as the user names it.
+            gather_by, answer_by: as of `ask`.
+            wanted: by its option, what only a model that writes can do; None: not asked for.
+
+        Raises:
+            UsageError: `answer_by` is unknown, or does not fit what else is asked for.
+        """
+        if answer_by not in (None, POINT, DECODE):
+            told = f"Use {POINT} or {DECODE}."
+            raise UsageError(f"unknown way to answer {answer_by!r}", "", told)
+        given = [option for option, value in wanted.items() if value is not None]
+        elsewhere = model.answers or model.answer_with or model.server_model
+        if answer_by == POINT:
+            if elsewhere:
+                given = ["--answer-model" if model.answers else "--answer-with", *given]
+            if given:
+                why = "the reader points at an answer and writes nothing"
+                raise UsageError(f"cannot take {given[0]} with --answer-by {POINT}", why, "")
+            return True
+        if answer_by == DECODE or given or elsewhere or model.decode or model.name or model.profile:
+            return False
+        usual = model.method is None and gather_by != METHOD
+        return usual and all(map(pointed_at, self._chosen().manifests))
+
+    def _point(
+        self,
+        question: str,
+        before: "tuple[Exchange, ...]",
+        how: dict[str, Any],
+        model: Model,
+        on_shown: "Callable[[Shown], None] | None",
+        on_text: Callable[[str], None],
+    ) -> "Answer":
+        """The answer that the reader points at."""
+        from longctx.core.api.pointing import Pointing
+
+        pointing = Pointing(question, before, model.device, **how)
+        source = self._without_model(model, how["gather_by"], question)
+        if source is not None:
+            with self._lock:
+                opened = self._for_words()
+                answer, found = opened.without_damaged(
+                    lambda: pointing.by_stored(opened, source, on_text)
+                )
+        else:
+            with running(model).turn():
+                session = self._session(model, how["gather_by"], finding=True)
+                answer, found = session.without_damaged(lambda: pointing.by_model(session, on_text))
+        if on_shown is not None:
+            from longctx.core.report.answers import shown
+
+            on_shown(shown(answer, found.documents, found.ranked))
+        return answer
+
+    def _open_reader(self, model: Model) -> Models:
+        """Opens the documents without a model, and the reader."""
+        from longctx.core.api.pointing import prepared
+
+        with self._lock:
+            searches = self._for_words().facts[0].model["name"]
+        return Models(searches, prepared(model.device), points=True)
 
     def find(
         self,
@@ -373,7 +471,7 @@ class Askable(ABC):
     def _session(self, model: Model, gather_by: str | None, finding: bool) -> "Asking":
         """What is asked, open with a model; inside its turn."""
         chosen = self._chosen()
-        setup = asks(model, chosen.first, gather_by, finding)
+        setup = asks(model, finding)
         self._used.add(model)
         opened = partial(open_session, chosen, setup, gather_by, self._note)
         return running(model).session(self, setup, finding, opened)

@@ -4,14 +4,13 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from longctx.core.api.defaults import OWN, usual_answerer, usual_model
+from longctx.core.api.defaults import OWN, usual_model
 from longctx.core.api.running import Running
 from longctx.core.common.collection import no_collection
 from longctx.core.common.units import parse_bytes
 
 if TYPE_CHECKING:
     from longctx.core.engine.choice import Setup
-    from longctx.core.store.facts import Facts
 
 
 class Model:
@@ -21,11 +20,10 @@ class Model:
     the context of a `with`. Questions of several threads take turns.
 
     Args:
-        name: "tiny", "small", a folder in Hugging Face format, a GGUF file, or a hub name; None:
-            the one that read a document, and for new ones the usual one.
-        answers: the model that answers from the passages that are gathered, or "own": the one that
-            read the document; None: the usual one, "small" where "tiny" has read it and its weights
-            are on this computer.
+        name: "tiny", a folder in Hugging Face format, a GGUF file, or a hub name; None: the one
+            that read a document, and for new ones the usual one.
+        answers: the model that answers from the passages that are gathered; None or "own": the one
+            that read the document.
         profile, answer_profile: a profile's name or YAML file, for each of both.
         method: the reading method of new documents; of one that was read, the way to ask it.
         device: "auto", "cpu", "mps", "cuda" or "cuda:N".
@@ -90,15 +88,11 @@ class Model:
             with no_collection():
                 from longctx.core.engine.choice import Setup
                 from longctx.core.engine.setup import prepare
-            name, answers = self.name or usual_model(self.device), self.answers
-            if self.answer_with is not None:
-                answers = OWN  # no second model is wanted here
-            setup = Setup(name, self.profile, self.method, **self._where())
-            engines = [prepare(setup)]
-            if answers is None or answers == OWN:
-                answers = _beside(name) if answers is self.name is None else None
-            if answers is not None:
-                engines.append(prepare(Setup(answers, self.answer_profile, **self._where())))
+            name = self.name or usual_model()
+            engines = [prepare(Setup(name, self.profile, self.method, **self._where()))]
+            if self._answerer() is not None and self.answer_with is None:
+                setup = Setup(self._answerer(), self.answer_profile, **self._where())
+                engines.append(prepare(setup))
             for engine in engines:
                 _ = engine.decoder
         return self
@@ -111,25 +105,25 @@ class Model:
         own = ("device", "dtype", "threads", "devices", "max_memory")
         return {name: getattr(self, name) for name in own}
 
-    def _asks(self, manifest: "Facts", gather_by: str | None, finding: bool) -> "Setup":
+    def _answerer(self) -> str | None:
+        """The model that answers; None: the one that read the document."""
+        return None if self.answers == OWN else self.answers
+
+    def _asks(self, finding: bool) -> "Setup":
         """How a document that was read is asked, or searched."""
         from longctx.core.engine.choice import Setup
 
         setup = Setup(self.name, self.profile, self.method, **self._where())
         if finding:
             return setup
-        own = {"decode": self.decode, "answer_profile": self.answer_profile}
-        if self.answer_with is not None or self.server_model is not None:
-            elsewhere = {"answer_with": self.answer_with, "server_model": self.server_model}
-            named = None if self.answers == OWN else self.answers
-            return replace(setup, answer_model=named, **elsewhere, **own)
-        answers = usual_answerer(
-            manifest,
-            named=self.answers,
-            as_usual=self.name is self.method is self.profile is None,
-            gather_by=gather_by,
+        return replace(
+            setup,
+            answer_model=self._answerer(),
+            answer_profile=self.answer_profile,
+            answer_with=self.answer_with,
+            server_model=self.server_model,
+            decode=self.decode,
         )
-        return replace(setup, answer_model=answers, **own)
 
 
 def running(model: Model) -> Running:
@@ -137,17 +131,9 @@ def running(model: Model) -> Running:
     return model._running
 
 
-def asks(model: Model, manifest: "Facts", gather_by: str | None, finding: bool) -> "Setup":
+def asks(model: Model, finding: bool) -> "Setup":
     """How a model asks a document that was read, or searches it; for `core/api` alone."""
-    return model._asks(manifest, gather_by, finding)
-
-
-def _beside(name: str) -> str | None:
-    """The model that usually answers from what another has read; None: that one itself."""
-    from longctx.core.api.defaults import BUNDLED
-    from longctx.core.model import small
-
-    return small.NAME if name == BUNDLED and small.find_base() else None
+    return model._asks(finding)
 
 
 def _expanded(path: str | os.PathLike[str] | None) -> str | None:

@@ -200,7 +200,7 @@ class Work:
         chosen |= {key: value for key, value in self.how.items() if key in (*MODEL, *KEPT)}
         name = self.model.name
         if name is None and not appends:
-            name = usual_model(chosen["device"]) if there is None else there.model["name"]
+            name = usual_model() if there is None else there.model["name"]
         return Setup(model=name, **chosen)
 
     def job(

@@ -51,6 +51,19 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Possible:
+    """Another answer that the passages may give.
+
+    Attributes:
+        quote: where it stands.
+        likely: how likely it is right, from 0 to 1.
+    """
+
+    quote: Quote
+    likely: float
+
+
+@dataclass(frozen=True)
 class Answer(Found):
     """What was gathered, and the model's answer.
 
@@ -75,6 +88,10 @@ class Answer(Found):
             answer or a word of the question in it.
         continues: earlier questions and answers that it was asked with.
         sent: what was sent to another server, whose model answered; None: nothing was.
+        likely: how likely the answer is right, from 0 to 1, where the reader points at it; None: it
+            is not known.
+        also_possible: other answers that the passages may give, the likeliest first, where the
+            reader points.
     """
 
     answer: str
@@ -91,6 +108,8 @@ class Answer(Found):
     sentence: Sentence | None = None
     continues: tuple[Exchange, ...] = ()
     sent: Sent | None = None
+    likely: float | None = None
+    also_possible: tuple[Possible, ...] = ()
 
     def __str__(self) -> str:
         return self.answer

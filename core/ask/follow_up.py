@@ -17,7 +17,7 @@ _PRONOUN = re.compile(
 )
 _NAME = re.compile(r"(?<=\s)[^\W\d_a-z]\w+")  # a capital letter, not at the beginning
 _OPENING = re.compile(r"(?:and|but|so|what about|how about|what else|who else)\b", re.I)
-_NONE = re.compile(r"\bnot in the (?:text|document)\b", re.I)  # as `small` and `tiny` say it
+_NONE = re.compile(r"\bnot in the (?:text|document)\b", re.I)  # as `tiny` says it
 _ALONE = 3  # words of a question such as "Since when?", which says nothing by itself
 
 

@@ -83,7 +83,7 @@ def passages(
     lengths = [document.manifest.tokens for document in documents]
     scores = raw.split(lengths) if len(raw) else [raw] * len(lengths)
     found = [
-        _passage(document, first, end, own, query)
+        passage_of(document, first, end, own, query)
         for document, part, own in zip(documents, split(tokens, lengths), scores, strict=True)
         for first, end in runs(document, part)
     ]
@@ -124,7 +124,15 @@ def _best(raw: Tensor, first: int, end: int) -> tuple[int, float]:
     return best, round(float(raw[best]), 6) if len(raw) else 0.0
 
 
-def _passage(document: Document, first: int, end: int, raw: Tensor, query: Query) -> Passage:
+def passage_of(document: Document, first: int, end: int, raw: Tensor, query: Query) -> Passage:
+    """The tokens [first, end) of a document, with the line that fits a query best.
+
+    Args:
+        document: open.
+        first, end: tokens of one source, counted from the document's first.
+        raw: (N,) scores of the document's tokens; empty where there are none.
+        query: the question, with the weights of its words.
+    """
     source, start, stop = document.span(first, end)
     best, score = _best(raw, first, end)
     _, best_start, _ = document.span(best, best + 1)

@@ -23,8 +23,8 @@ class Setup:
     """What a user can choose about the model; each field has a flag of its name.
 
     Attributes:
-        model: `tiny`, `small`, a GGUF file, a folder, or a hub name; None: the bundled model, or
-            the document's own.
+        model: `tiny`, a GGUF file, a folder, or a hub name; None: the bundled model, or the
+            document's own.
         profile: a profile's name or YAML file; None: the one made for the model.
         method: reading method; None: the profile's. For a document: the way to ask it.
         keep_kv: when reading, keep keys and values too, if the method can.

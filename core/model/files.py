@@ -1,8 +1,9 @@
 """A model's files: location, digests, configuration and tokenizer.
 
-A model is `tiny` (bundled), `small` (`small.py`), a GGUF file, a local folder, or a name on the
-Hugging Face hub. Only the last may access the network. Weights are read from safetensors and GGUF
-files alone; the latter are converted (`converted.py`). Knows nothing of running a model.
+A model is `tiny` (bundled), one that others publish (`published.py`), a GGUF file, a local folder,
+or a name on the Hugging Face hub. Only the last may access the network. Weights are read from
+safetensors and GGUF files alone; the latter are converted (`converted.py`). Knows nothing of
+running a model.
 """
 
 import json
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.common.foreign import LONGEST, foreign
 from longctx.core.common.units import show_bytes
-from longctx.core.model import converted, small, wrong
+from longctx.core.model import converted, wrong
 from longctx.core.model.config_and_tokenizer import (
     CONFIG,
     GENERATION,
@@ -25,6 +26,7 @@ from longctx.core.model.config_and_tokenizer import (
 )
 from longctx.core.model.converted import Converted
 from longctx.core.model.folder import require_files
+from longctx.core.model.published import PUBLISHED
 from longctx.core.model.weights import (
     WHOLE,
     count,
@@ -140,7 +142,7 @@ class ModelFiles:
 
     def _fingerprint_of(self, made: Converted) -> Fingerprint:
         weights = made.digest()
-        if made.described is None:  # the GGUF file has all of it
+        if made.published is None:  # the GGUF file has all of it
             return Fingerprint(
                 name=self.name,
                 config=sha256(f"config of {weights}".encode()),
@@ -161,7 +163,7 @@ def open_model_files(name: str) -> ModelFiles:
     """Finds a model's files and reads its configuration and tokenizer.
 
     Args:
-        name: `tiny`, `small`, a GGUF file, a folder, or a hub name ("owner/model").
+        name: `tiny`, a GGUF file, a folder, or a hub name ("owner/model").
 
     Raises:
         UsageError: no such model, no weights that can be read, or no fast tokenizer.
@@ -193,10 +195,10 @@ def _made(name: str) -> Converted | None:
     """What a model's weights are made of, if they are.
 
     Raises:
-        UsageError: the weights of `small` are not here, or there is no such GGUF file.
+        UsageError: its weights are not here, or there is no such GGUF file.
     """
-    if name == small.NAME:
-        return converted.of_small()
+    if name in PUBLISHED:
+        return converted.of_published(PUBLISHED[name])
     if not converted.is_gguf(name) or Path(name).is_dir():
         return None
     if not Path(name).exists():
@@ -208,7 +210,7 @@ def local_weights(name: str) -> list[Path]:
     """The files that a model's weights are, or are made of; for `weights_digest`.
 
     Args:
-        name: `tiny`, `small`, a GGUF file, a folder, or a hub name ("owner/model").
+        name: `tiny`, a GGUF file, a folder, or a hub name ("owner/model").
 
     Returns:
         Those on this machine; none if it is not here or the name is invalid.

@@ -1,4 +1,4 @@
-"""Llama as transformers computes it, without importing it: the form of `tiny` and `small`.
+"""Llama as transformers computes it, without importing it: the form of `tiny`.
 
 Importing that library's model code takes 2 to 4 times as long as torch itself. Modules and weights
 have the same names here, so the adapter reads them alike. `load.py` compares the first model of a

@@ -12,9 +12,10 @@ from typing import Any
 
 from longctx.core.common.errors import LongctxError, NotFound, UsageError
 from longctx.core.common.nearest import nearest
-from longctx.core.model import converted, small
+from longctx.core.model import converted
 from longctx.core.model.gguf.parts import parts
-from longctx.core.model.weights import WHOLE, count, tensors_of
+from longctx.core.model.published import PUBLISHED, Published
+from longctx.core.model.weights import WHOLE, cached_models, count, tensors_of
 
 BUNDLED, BUNDLED_LICENCE = "tiny", "Apache-2.0"
 
@@ -39,7 +40,7 @@ class Shelved:
         licence: of its weights; None if unknown.
         path: the folder or file that has them; None if they are not on this computer.
         bytes: their size; 0 if they are not on this computer.
-        adapter: it has an adapter of ours.
+        adapter: it has an adapter.
         kept: what is kept of it in the user's cache, already converted.
         kept_bytes: all that `model rm` would free.
     """
@@ -61,8 +62,9 @@ class Shelved:
 
 def shelved() -> list[Shelved]:
     """All of them: the package's own first, then converted files by name."""
-    others = [_file(home, told) for home, told in _converted() if told["model"] != small.NAME]
-    return [_tiny(), _small(), *sorted(others, key=lambda model: model.name)]
+    others = [_file(home, told) for home, told in _converted() if told["model"] not in PUBLISHED]
+    own = [_tiny(), *map(_published, PUBLISHED.values())]
+    return [*own, *sorted(others, key=lambda model: model.name)]
 
 
 def named(name: str) -> Shelved:
@@ -79,7 +81,7 @@ def named(name: str) -> Shelved:
     if found is None:
         raise _unknown(name)
     if found.path is None:
-        remedy = f"Run `{small.PULL}`." if name == small.NAME else "Bring it back."
+        remedy = f"Run `{PUBLISHED[name].pull}`." if name in PUBLISHED else "Bring it back."
         raise NotFound(f"the weights of model {name!r} are not on this computer", "", remedy)
     return found
 
@@ -97,8 +99,8 @@ def remove(name: str) -> int:
     if name == BUNDLED:
         raise UsageError(f"cannot remove model {name!r}", "it comes with longctx")
     homes = [home for home, told in _converted() if told["model"] in _names(name)]
-    if name == small.NAME:
-        homes.append(small.pulled_path().parent)
+    if name in PUBLISHED:
+        homes.append(PUBLISHED[name].pulled_path().parent)
     elif not homes:
         raise _unknown(name)
     freed = sum(_size(home) for home in homes)
@@ -133,19 +135,19 @@ def _tiny() -> Shelved:
     return Shelved(BUNDLED, "bundled", parameters, BUNDLED_LICENCE, str(folder), size)
 
 
-def _small() -> Shelved:
-    base = small.find_base()
+def _published(model: Published) -> Shelved:
+    base = model.find_base()
     status = "absent" if base is None else "pulled" if base.pulled else "installed"
-    homes = [home for home, told in _converted() if told["model"] == small.NAME]
-    pulled = _size(small.pulled_path().parent)
+    homes = [home for home, told in _converted() if told["model"] == model.name]
+    pulled = _size(model.pulled_path().parent)
     return Shelved(
-        name=small.NAME,
+        name=model.name,
         status=status,
-        parameters=small.PARAMETERS,
-        licence=small.LICENCE,
+        parameters=model.parameters,
+        licence=model.licence,
         path=str(base.path) if base else None,
-        bytes=small.GGUF_BYTES if base else 0,
-        adapter=small.adapter() is not None,
+        bytes=model.gguf_bytes if base else 0,
+        adapter=model.adapter() is not None,
         kept=tuple(kept for home in homes for kept in _kept(home)),
         kept_bytes=pulled + sum(_size(home) for home in homes),
     )
@@ -169,7 +171,7 @@ def _file(home: Path, told: dict[str, Any]) -> Shelved:
 
 def _converted() -> list[tuple[Path, dict[str, Any]]]:
     """The folders of converted models in the cache, with what is known of each."""
-    folder = small.cached_models()
+    folder = cached_models()
     homes = sorted(folder.iterdir()) if folder.is_dir() else []
     told = ((home, converted.read_about(home)) for home in homes if home.is_dir())
     return [(home, about) for home, about in told if about is not None]

@@ -187,6 +187,11 @@ def cache_folder() -> Path:
     return user_cache_path("longctx")
 
 
+def cached_models() -> Path:
+    """The folder of the user's cache that holds pulled and converted models."""
+    return cache_folder() / "models"
+
+
 def cached_json(name: str) -> "JsonCache":
     """A small mapping remembered between runs in the user's cache folder."""
     return JsonCache(cache_folder() / name)

@@ -15,7 +15,7 @@ GGUF, SAFETENSORS, CONFIG = ".gguf", ".safetensors", "config.json"
 UNSAFE = (".bin", ".pt", ".pth", ".ckpt")  # weights that can run code when they are opened
 PROFILES = (".yaml", ".yml")
 ADDRESSES = "https://huggingface.co/", "http://huggingface.co/", "https://hf.co/", "huggingface.co/"
-BUNDLED = "Use 'tiny' (bundled), 'small' (`longctx model pull small`), a folder or a GGUF file."
+BUNDLED = "Use 'tiny' (bundled), a folder or a GGUF file."
 
 
 def name(given: str) -> UsageError:

@@ -17,7 +17,7 @@ from longctx.core.profile.described import Described, Shape
 from longctx.core.profile.reading import Reading
 from longctx.core.profile.sampling import Sampling
 
-OWN = ("small", "tiny")  # models with a folder of their own in profiles/
+OWN = ("tiny",)  # models with a folder of their own in profiles/
 PLACE = "{question}"  # where the template has the user's words
 
 

@@ -178,7 +178,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", type=Path, nargs="+", help="of documents and questions")
-    parser.add_argument("--model", default="small", help="answers")
+    parser.add_argument("--model", default="tiny", help="answers")
     parser.add_argument("--method", help="reads, and is asked in its own way, without a search")
     parser.add_argument("--quote", action="store_true", help="answers are stretches of the text")
     parser.add_argument("--read-by", help="model that reads; by default the same one")

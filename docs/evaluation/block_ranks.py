@@ -1,7 +1,7 @@
 """Why a needle is missed by blocks: what each layer's index says of it, and what would help.
 
     python docs/evaluation/block_ranks.py --model tiny --methods infllm,ltri --length 16k
-    python docs/evaluation/block_ranks.py --model small --methods infllm --length 64k --device cuda
+    python docs/evaluation/block_ranks.py --model MODEL --methods infllm --length 64k --device cuda
 
 Prints Markdown. A pass key and a number at each of `--depths` depths of one haystack, as
 `longctx niah` hides them; those in view without being retrieved are left out. First table: where

@@ -1,6 +1,6 @@
 """How fast ReAttention answers from a state on disk, whose keys come of a real text.
 
-    python docs/evaluation/disk_decoding.py BOOK.txt... [--models tiny,small] [--answer 128]
+    python docs/evaluation/disk_decoding.py BOOK.txt... [--models tiny] [--answer 128]
 
 The texts are read as one document by each model, and asked about: with the files dropped from the
 page cache (cold), opened again with them in it (warm), and twice more as it is then. An answer has
@@ -42,7 +42,7 @@ def main() -> None:
     """Reads with each model, asks, and prints."""
     parser = argparse.ArgumentParser()
     parser.add_argument("texts", nargs="+", type=Path)
-    parser.add_argument("--models", default="tiny,small")
+    parser.add_argument("--models", default="tiny")
     parser.add_argument("--answer", type=int, default=128, help="tokens of an answer")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--library", type=Path, help="where documents stay for a further run")

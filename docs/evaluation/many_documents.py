@@ -11,7 +11,7 @@ each, with names of its own), its tokens, lines and words. Nothing is synced mea
 Each command runs in a process of its own, as a user's does, once to make the index and then warm;
 times are by the clock, the middle of `--runs`. JSON lines, each as soon as it is known.
 
-With `--answers small` they are `ask --all` too, answered by that model: `first_token_s` is from the
+With `--answers MODEL` they are `ask --all` too, answered by that model: `first_token_s` is from the
 start of the command, `timings` from the question. Then one process that has the library open, and
 has answered a question, is asked about another document each time; one sentence has the answer.
 """

@@ -1,7 +1,7 @@
 """Every reading method with one model: needles at several lengths, and `eval compare`, as Markdown.
 
-    python docs/evaluation/methods.py --model small --device cuda --out methods
-    python docs/evaluation/methods.py --model small --lengths 4k --short 4k --depths 2 --out try
+    python docs/evaluation/methods.py --model MODEL --device cuda --out methods
+    python docs/evaluation/methods.py --model MODEL --lengths 4k --short 4k --depths 2 --out try
 
 `--out` gets needles.jsonl, a line for each method and length, and methods.md. What is there is not
 measured again, and nothing is begun after `--minutes`: the same command goes on where it stopped.

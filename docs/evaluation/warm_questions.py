@@ -1,15 +1,14 @@
 """What a further question costs in a warm process: longctx, and beside it llama.cpp with a state.
 
-    python docs/evaluation/warm_questions.py longctx [--tokens 6k,100k,1M] [--answers small]
-    python docs/evaluation/warm_questions.py llama [--tokens 6k]
+    python docs/evaluation/warm_questions.py longctx [--tokens 6k,100k,1M] [--answers MODEL]
+    python docs/evaluation/warm_questions.py llama --weights FILE.gguf [--tokens 6k]
 
 Documents are prose of an exact number of tokens (of `tiny`) with twenty pass keys in it, the same
 for both. Each question asks for one of them, on two cores, in a process that has the document open,
 through the Python interface, and has answered a question before.
 
 `llama` needs `pip install llama-cpp-python`. It reads the whole document once, saves its state in
-memory, and begins every question from that. Its weights are those of `small` as published, without
-our adapter (`longctx model pull small`).
+memory, and begins every question from that. The published figures are of SmolLM2-135M-Instruct.
 
 An answer has at most --answer-tokens tokens. Printed are p50 and p99 of the seconds until the first
 token, until the whole answer, and of `find`, and how many answers have the key.
@@ -32,7 +31,6 @@ from longctx.core.engine.setup import prepare
 from longctx.core.measure.haystack import Builder, Group, depths
 from longctx.core.measure.niah.kinds import Needle, passkey
 from longctx.core.measure.prose import read_prose
-from longctx.core.model import small
 
 KEYS = 20
 SIZES = {"k": 1_000, "m": 1_000_000}
@@ -57,7 +55,8 @@ def main() -> None:
     parser.add_argument("--tokens")
     parser.add_argument("--questions", type=int, default=100)
     parser.add_argument("--answer-tokens", type=int, default=16)
-    parser.add_argument("--answers", default=small.NAME, help="the model, or 'own'")
+    parser.add_argument("--answers", default="own", help="the model, or 'own'")
+    parser.add_argument("--weights", type=Path, help="the GGUF file that llama reads")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--library", type=Path, help="where documents stay for a further run")
     given = parser.parse_args()
@@ -69,7 +68,7 @@ def main() -> None:
         text = made(tokens)
         print(f"{given.program}, {tokens:,} tokens, {given.cores} cores", flush=True)
         if given.program == "llama":
-            of_llama(text, given.questions, given.answer_tokens, given.cores)
+            of_llama(text, given.weights, given.questions, given.answer_tokens, given.cores)
             continue
         with tempfile.TemporaryDirectory() as folder:
             place = given.library or Path(folder, "library")
@@ -122,12 +121,11 @@ class Asked:
         return answer.timings["first_token_s"], answer.answer
 
 
-def of_llama(text: Text, questions: int, most: int, cores: int) -> None:
+def of_llama(text: Text, weights: Path, questions: int, most: int, cores: int) -> None:
     """Reads the document into llama.cpp's cache, saves the state, and asks from that."""
     from llama_cpp import Llama
 
-    weights = str(small.require_base().path)
-    llama = Llama(weights, n_ctx=WINDOW, n_threads=cores, n_threads_batch=cores, verbose=False)
+    llama = Llama(str(weights), n_ctx=WINDOW, n_threads=cores, n_threads_batch=cores, verbose=False)
     before = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n{text.text}\n"
     prompt = llama.tokenize(before.encode(), add_bos=False, special=True)
     if len(prompt) + ROOM > WINDOW:

@@ -83,7 +83,7 @@ def test_settings_for_models_here_do_not_reach_a_server_and_options_are_refused(
     monkeypatch.setenv("LONGCTX_DECODE", "dense")
     monkeypatch.setenv("LONGCTX_TOP_K", "3")
     monkeypatch.setenv("LONGCTX_QUOTE", "1")
-    monkeypatch.setenv("LONGCTX_ANSWER_MODEL", "small")
+    monkeypatch.setenv("LONGCTX_ANSWER_MODEL", "tiny")
     assert ask(QUESTION).exit_code == 0
     for options in (
         ("--decode", "dense"),

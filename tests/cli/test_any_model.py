@@ -118,7 +118,7 @@ def test_what_is_wrong_with_a_folder_is_said_with_what_to_do(
         ("qwen2.5-7b-instruct", ("Did you mean 'Qwen/Qwen2.5-7B-Instruct'?",)),
         ("Qwen/Qwen2.5-7B-Instrct", ("not on this machine", "Did you mean 'Qwen/Qwen2.5-7B-Ins")),
         ("some/model", ("not on this machine", "HF_HUB_OFFLINE", "name a local folder")),
-        ("nomodel", ("neither a folder nor", "'tiny' (bundled), 'small' (", "or a GGUF file.")),
+        ("nomodel", ("neither a folder nor", "'tiny' (bundled), a folder or a GGUF file.")),
         ("./nowhere", ("there is no such folder", "Check the path")),
         ("a/b/c", ("there is no such folder", "Check the path")),
         ("https://huggingface.co/me/m/tree/main", ("it is an address", "Use --model me/m.")),

@@ -33,6 +33,7 @@ FIND_KEYS = {
 DECODED = {"policy", "attended_per_step", "refreshes", "held", "reassigned", "narrowed"}
 DECODED |= {"tokens_per_s"}
 KEYS = FIND_KEYS | DECODED | {"answer", "stop", "quote", "quoting", "sentence", "continues", "sent"}
+KEYS |= {"likely", "also_possible"}
 SENTENCE_KEYS = {"document", "source", "line", "place", "start", "end", "text", "marks"}
 PASSAGE_KEYS = {"document", "source", "line", "place", "start", "end", "score", "text"}
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")

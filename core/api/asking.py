@@ -282,8 +282,8 @@ class Askable(ABC):
             UsageError: `answer_by` is unknown, or does not fit what else is asked for.
         """
         if answer_by not in (None, POINT, DECODE):
-            told = f"Use {POINT} or {DECODE}."
-            raise UsageError(f"unknown way to answer {answer_by!r}", "", told)
+            remedy = f"Use {POINT} or {DECODE}."
+            raise UsageError(f"unknown way to answer {answer_by!r}", "", remedy)
         given = [option for option, value in wanted.items() if value is not None]
         elsewhere = model.answers or model.answer_with or model.server_model
         if answer_by == POINT:

@@ -68,8 +68,8 @@ class Pointing:
     def _told(self, answer: "Answer", state: dict[str, Any]) -> "Answer":
         """The answer with what is reported of the state."""
         own = {"device": choose_device(self.device), "dtype": prepared_dtype(self.device)}
-        told = {**state, **answer.state, **own}
-        return replace(answer, question=self.question, continues=tuple(self.before), state=told)
+        state = {**state, **answer.state, **own}
+        return replace(answer, question=self.question, continues=tuple(self.before), state=state)
 
 
 def prepared(device: str) -> str:

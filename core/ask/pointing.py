@@ -112,7 +112,7 @@ def pointed_answer(
     best = candidates[0].places[0].passage if given else None
     values = _gathered(searched, numbers, best, question)
     quotes = [_quote(span, stretches, one) for span, one in zip(spans, candidates, strict=False)]
-    told = Answer(
+    result = Answer(
         question=question,
         found=found,
         evidence=evidence,
@@ -145,10 +145,10 @@ def pointed_answer(
         )[:ALSO],
     )
     name = weights.config().name
-    read_told = {"tokens": values["gathered"], "passages": len(numbers), "order": "rank"}
-    _log.info("%s read %s passages: %s", name, len(numbers), told.timings)
-    told = replace(told, state={"answer_model": name, "read": read_told})
-    return told, Based(tuple(searched.documents), searched.ranked)
+    reading = {"tokens": values["gathered"], "passages": len(numbers), "order": "rank"}
+    _log.info("%s read %s passages: %s", name, len(numbers), result.timings)
+    result = replace(result, state={"answer_model": name, "read": reading})
+    return result, Based(tuple(searched.documents), searched.ranked)
 
 
 def _best(ranked: Ranked, most: int, tokens: int | None) -> list[int]:

@@ -118,7 +118,7 @@ def test_chunks_lose_nothing():
     assert "".join(corpus.chunks(text, 700)) == text
 
 
-def test_prepare_keeps_the_end_and_the_unlicensed_apart(folder):
+def test_prepare_keeps_the_end_and_what_the_model_did_not_read_apart(folder):
     assert len((folder / "data" / "held.txt").read_text()) == 500
     records = [json.loads(line) for line in (folder / "data" / "qa.jsonl").read_text().splitlines()]
     assert [record["source"] for record in records] == ["qamr"]

@@ -31,7 +31,7 @@ from longctx.profiles.recipe.data.mine import mine
 from longctx.profiles.recipe.data.values.draws import Pools
 from longctx.profiles.recipe.data.words import words
 
-UNLICENSED = ("squadshifts",)
+LEFT_OUT = ("squadshifts",)  # the bundled model was trained without them
 WORDS = {
     "nouns": r"\bthe ([a-z]{3,12}) of\b",
     "adjectives": r"\bvery ([a-z]{4,12})[,.]? (?:[a-z]+ )?(?:and|man|little|old|thing)?",
@@ -101,10 +101,10 @@ def encode_logs(seed: int, tokenizer: str, pools: Pools) -> np.ndarray:
 
 
 def licensed(path: Path) -> list[dict[str, str]]:
-    """The question records, without the sources that state no licence."""
+    """The question records that the bundled model was trained on."""
     kept = []
     for record in read_records(path):
-        if record["source"].startswith(UNLICENSED) or not record["answers"][0].strip():
+        if record["source"].startswith(LEFT_OUT) or not record["answers"][0].strip():
             continue
         fields = (record["context"], record["question"], record["answers"][0])
         context, question, answer = (" ".join(field.split()) for field in fields)

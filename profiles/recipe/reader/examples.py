@@ -23,7 +23,8 @@ SIZES = (300, 950)  # characters of a passage
 SNAP = 220  # characters within which a passage is moved to the end of a sentence or line
 FARTHEST = 1500  # characters that the evidence of one answer may take
 WITH_CONTEXT = 0.6  # of the passages are given with what stands above them
-WRONG = 3  # passages without the answer
+WRONG = (2, 3, 3, 4, 6)  # passages without the answer, as often each
+NOISE = 0.6  # at most, added to how much words they share, so that each time has others
 STEP = 450  # characters between the beginnings of those to choose from
 
 
@@ -81,7 +82,7 @@ class Examples:
             if right is None:
                 return None
         wrong = [self._passage(*place) for place in self._wrong(question)]
-        passages = [right, *wrong[:WRONG]] if right else wrong[: WRONG - 1]
+        passages = [right, *wrong] if right else wrong[:-1]
         return Example(self.document.kind, question.text, passages) if passages else None
 
     def _right(self, question: Question, answer: str) -> Passage | None:
@@ -134,11 +135,12 @@ class Examples:
             if len(answer) > 2 and answer in self.lower[start:end]:
                 continue
             shared = sum(self._weight(stem) for stem in asked & self.bags[number])
-            scored.append((shared + self.rng.random() * 0.3, number))
+            scored.append((shared + self.rng.random() * NOISE, number))
         scored.sort(reverse=True)
-        numbers = [number for _, number in scored[:WRONG]]
-        if len(scored) > WRONG and self.rng.random() < 0.5:
-            numbers[-1] = self.rng.choice(scored[WRONG:])[1]
+        count = self.rng.choice(WRONG)
+        numbers = [number for _, number in scored[:count]]
+        if len(scored) > count and self.rng.random() < 0.5:
+            numbers[-1] = self.rng.choice(scored[count:])[1]
         return [self._moved(self.stretches[number], question, answer) for number in numbers]
 
     def _moved(self, place: Span, question: Question, answer: str) -> Span:
@@ -171,7 +173,8 @@ def drawn(
 
     Args:
         documents: with questions.
-        shares: by kind, of the questions of a round; of other kinds all.
+        shares: by kind, how often a question comes in a round, which may be more or less than
+            once; of other kinds once.
         rng: what is drawn with.
     """
     waiting: list[Example] = []
@@ -179,7 +182,11 @@ def drawn(
         for number in rng.sample(range(len(documents)), len(documents)):
             document = documents[number]
             share = shares.get(document.kind, 1.0)
-            chosen = tuple(one for one in document.questions if rng.random() < share)
+            chosen = tuple(
+                one
+                for one in document.questions
+                for _ in range(int(share) + (rng.random() < share % 1))
+            )
             kept = AskedDocument(document.kind, document.text, chosen)
             waiting += Examples(kept, rng) if chosen else ()
             while len(waiting) > MIXED:

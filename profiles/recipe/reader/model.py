@@ -32,7 +32,7 @@ class Layer(nn.Module):
         """(B, T, W) for (B, T, W), with (B, H, T, T) added to the attention's scores."""
         batch, length, width = x.shape
         parts = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = scaled_dot_product_attention(parts[0], parts[1], parts[2], attn_mask=mask)
+        mixed = scaled_dot_product_attention(*parts, attn_mask=mask.to(parts.dtype))
         mixed = self.o(mixed.transpose(1, 2).reshape(batch, length, width))
         x = self.norm1(x + dropout(mixed, self.rate, self.training))
         changed = self.down(gelu(self.up(x)))
@@ -112,8 +112,10 @@ class Pointer(nn.Module):
         save_file(written, path)
 
     def load(self, path: Path) -> None:
-        """Reads what `save` wrote."""
+        """Reads what `save` or `export` wrote."""
         read = {k: v.float() for k, v in load_file(path).items()}
+        for name in [name for name in read if f"{name}.scale" in read]:
+            read[name] *= read[f"{name}.scale"][:, None]
         own = {k: read[k] for k in ("head.weight", "head.bias")}
         for name, source in published(len(self.layers)).items():
             own[name] = torch.cat([read[one] for one in source])

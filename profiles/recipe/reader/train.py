@@ -1,4 +1,4 @@
-"""Trains a reader that points, from a published encoder or from a larger reader that teaches it."""
+"""Trains a reader that points, and beside it a smaller one that follows it, in one run."""
 
 import argparse
 import json
@@ -18,21 +18,27 @@ from longctx.profiles.recipe.data.asked import AskedDocument, read
 from longctx.profiles.recipe.reader.examples import drawn
 from longctx.profiles.recipe.reader.losses import loss
 from longctx.profiles.recipe.reader.model import Pointer
-from longctx.profiles.recipe.reader.packing import MPNET, Step, steps
+from longctx.profiles.recipe.reader.packing import MPNET, ROW, Step, steps
 
-# Of a round's questions, by kind: single sentences and made-up texts teach less than people's.
+# How often a question of a kind comes in a round: made-up texts and single sentences teach less.
 SHARES = {
-    "sentence": 0.3,
+    "sentence": 0.2,
     "wiki-sentences": 0.6,
-    "babi": 0.25,
-    "facts": 0.6,
-    "log": 0.6,
-    "table": 0.7,
-    "mail": 0.6,
-    "statement": 0.9,
-    "written-book": 0.8,
+    "babi": 0.15,
+    "facts": 0.4,
+    "log": 0.5,
+    "table": 0.5,
+    "mail": 0.4,
+    "statement": 0.3,
+    "code": 0.5,
+    "wiki": 1.5,
+    "wiki-paragraphs": 2.5,
+    "written-code": 2,
+    "study": 2,
+    "report": 3,
 }
 WARM = 200  # steps in which the rate rises
+STEADY = 0.1  # of the time in which the rate then stays
 LEAST = 0.02  # of the rate, at the end
 
 
@@ -58,12 +64,15 @@ def main() -> None:
     parser.add_argument("documents", type=Path, nargs="+", help="documents with questions")
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--base", type=Path, help="published weights, or a reader's to go on from")
-    parser.add_argument("--teacher", type=Path, help="a larger reader, whose layers it begins with")
-    parser.add_argument("--teacher-layers", type=int, default=12)
     parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--student", type=int, default=0, help="layers of a smaller one beside it")
+    parser.add_argument(
+        "--student-base", type=Path, help="a smaller reader's weights to go on from"
+    )
+    parser.add_argument("--student-rate", type=float, default=1e-4)
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--rate", type=float, default=8e-5)
-    parser.add_argument("--rows", type=int, default=256)
+    parser.add_argument("--rate", type=float, default=6e-5)
+    parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--compile", action="store_true")
@@ -83,7 +92,7 @@ def train(chosen: argparse.Namespace) -> None:
     if chosen.attention != "any":
         torch.backends.cuda.enable_cudnn_sdp(chosen.attention == "cudnn")
         torch.backends.cuda.enable_mem_efficient_sdp(chosen.attention == "efficient")
-    model, teacher = models(chosen, device)
+    learners = learning(chosen, device)
     data = Steps(documents, chosen.tokenizer, chosen.rows, chosen.seed)
     workers = chosen.workers
     loader = DataLoader(
@@ -93,63 +102,80 @@ def train(chosen: argparse.Namespace) -> None:
         pin_memory=device == "cuda",
         prefetch_factor=4 if workers else None,
     )
-    optimizer = torch.optim.AdamW(groups(model), lr=chosen.rate, betas=(0.9, 0.98), fused=True)
-    model.train()
-    tokens, mean, first = 0, None, time.time()
+    tokens, first = 0, time.time()
     for number, step in enumerate(loader):
         part = (time.time() - began) / chosen.seconds
         if part >= 1:
             break
-        factor = max(LEAST, 1 - part) if part > 0.1 else 1.0
-        for group in optimizer.param_groups:
-            group["lr"] = chosen.rate * factor * min(1, (number + 1) / WARM)
+        factor = min(1, (number + 1) / WARM) * (max(LEAST, 1 - part) if part > STEADY else 1.0)
         step = Step(*(one.to(device, non_blocking=True) for one in step))
-        with torch.autocast(device, torch.bfloat16):
-            taught = None
-            if teacher is not None:
-                with torch.no_grad():
-                    taught = teacher(step.ids, step.places, step.segments).float()
-            logits = model(step.ids, step.places, step.segments)
-        value = loss(logits.float(), step, taught)
-        optimizer.zero_grad(set_to_none=True)
-        value.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        tokens += int(chosen.rows * 384)
+        taught = None
+        for learner in learners:
+            taught = learner.learn(step, factor, taught)
+        tokens += int(chosen.rows * ROW)
         if number % 50 == 0:
-            now = value.item()
-            mean = now if mean is None or number < 100 else 0.8 * mean + 0.2 * now
-            seconds = time.time() - first
-            filled = (step.segments > 0).float().mean().item()
-            say(
-                f"{number} {time.time() - began:.0f}s loss {mean:.3f} {tokens / seconds:.0f}/s "
-                f"filled {filled:.2f}"
-            )
-        if number % 500 == 499:
-            save(model, chosen, number, tokens)
-    save(model, chosen, number, tokens)
+            rate = tokens / (time.time() - first)
+            losses = ", ".join(f"{learner.mean():.3f}" for learner in learners)
+            say(f"{number} {time.time() - began:.0f}s losses {losses}, {rate:.0f} tokens/s")
+        if number % 1000 == 999:
+            save(learners, chosen, number, tokens)
+    save(learners, chosen, number, tokens)
     os._exit(0)  # the workers are not waited for
 
 
-def models(chosen: argparse.Namespace, device: str) -> tuple[Pointer, Pointer | None]:
-    """The model to train and its teacher."""
-    model, teacher = Pointer(chosen.layers), None
-    if chosen.teacher:
-        teacher = Pointer(chosen.teacher_layers)
-        teacher.load(chosen.teacher)
-        last = chosen.teacher_layers - 1
-        model.take(teacher, [round(n * last / (chosen.layers - 1)) for n in range(chosen.layers)])
-        teacher.to(device).eval().requires_grad_(False)
+class Learner:
+    """A reader that learns.
+
+    Args:
+        name: of its file.
+        model: on its device.
+        rate: of learning, at its highest.
+    """
+
+    def __init__(self, name: str, model: Pointer, rate: float):
+        self.name, self.model, self.rate = name, model.train(), rate
+        self.optimizer = torch.optim.AdamW(groups(model), lr=rate, betas=(0.9, 0.98), fused=True)
+        self.losses: list[Tensor] = []
+
+    def learn(self, step: Step, factor: float, taught: Tensor | None) -> Tensor:
+        """Learns from a step, and from a larger one's logits for it; returns its own logits."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate * factor
+        with torch.autocast(step.ids.device.type, torch.bfloat16):
+            logits = self.model(step.ids, step.places, step.segments)
+        value = loss(logits.float(), step, taught)
+        self.optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.losses.append(value.detach())
+        return logits.detach().float()
+
+    def mean(self) -> float:
+        """Its mean loss since this was asked before."""
+        mean = torch.stack(self.losses).mean().item()
+        self.losses.clear()
+        return mean
+
+
+def learning(chosen: argparse.Namespace, device: str) -> list[Learner]:
+    """The reader to train and, if one is wanted, the smaller one, which begins with its layers."""
+    large = Pointer(chosen.layers)
     if chosen.base:
-        weights = chosen.base.suffix == ".safetensors" and _is_reader(chosen.base)
-        (model.load if weights else model.load_published)(chosen.base)
-    model.to(device)
+        (large.load if _is_reader(chosen.base) else large.load_published)(chosen.base)
+    models = [("reader", large, chosen.rate)]
+    if chosen.student:
+        student = Pointer(chosen.student)
+        last = (chosen.layers - 1) / (chosen.student - 1)
+        student.take(large, [round(n * last) for n in range(chosen.student)])
+        if chosen.student_base:
+            student.load(chosen.student_base)
+        models.append(("student", student, chosen.student_rate))
     if chosen.compile:
         torch._dynamo.config.cache_size_limit = 64
-        for own in (model, *([teacher] if teacher else [])):
-            for layer in own.layers:
-                layer.compile(dynamic=False)
-    return model, teacher
+        for layer in (layer for _, model, _ in models for layer in model.layers):
+            layer.compile(dynamic=False)
+    return [Learner(name, model.to(device), rate) for name, model, rate in models]
 
 
 def _is_reader(path: Path) -> bool:
@@ -173,14 +199,15 @@ def groups(model: nn.Module) -> list[dict[str, object]]:
     ]
 
 
-def save(model: Pointer, chosen: argparse.Namespace, steps: int, tokens: int) -> None:
+def save(learners: list[Learner], chosen: argparse.Namespace, steps: int, tokens: int) -> None:
     """Writes the weights and what was run."""
     chosen.out.mkdir(parents=True, exist_ok=True)
-    model.save(chosen.out / "new.safetensors")
-    os.replace(chosen.out / "new.safetensors", chosen.out / "reader.safetensors")
+    for learner in learners:
+        learner.model.save(chosen.out / "new.safetensors")
+        os.replace(chosen.out / "new.safetensors", chosen.out / f"{learner.name}.safetensors")
     options = {k: str(v) if isinstance(v, Path) else v for k, v in vars(chosen).items()}
     options["documents"] = [str(path.name) for path in chosen.documents]
-    run = dict(steps=steps, tokens=tokens, layers=chosen.layers, options=options)
+    run = dict(steps=steps, tokens=tokens, options=options)
     (chosen.out / "run.json").write_text(json.dumps(run, indent=1) + "\n")
     say(f"saved after {steps} steps, {tokens} tokens")
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from longctx.profiles.recipe.data.asked import AskedDocument, write
 from longctx.profiles.recipe.data.corpus import read_records
-from longctx.profiles.recipe.data.prepare import UNLICENSED
 from longctx.profiles.recipe.data.sources import alike
 from longctx.profiles.recipe.data.sources.context import Context, document
 from longctx.profiles.recipe.data.sources.selfcontained import chosen
@@ -28,6 +27,7 @@ SENTENCE = "sentence"  # one of them alone, with all its questions: to be read, 
 KINDS = {  # by the start of the source's name: the documents' kind, and how many contexts in one
     "fairytaleqa": ("fairytale", 4, 12),
     "qed": ("wiki", 4, 10),
+    "squadshifts": ("wiki-paragraphs", 4, 10),
     "covid": ("study", 4, 10),
     "qamr": (SENTENCES, 6, 20),
 }
@@ -44,7 +44,7 @@ def one_line(text: str) -> str:
 
 
 def usable(records: Iterable[dict[str, Any]], evaluated: Sequence[dict[str, Any]]) -> Records:
-    """The records with a stated licence whose context no evaluation has, nor a long question."""
+    """The records whose context no evaluation has, nor a long question."""
     contexts = {one_line(record["context"]) for record in evaluated}
     questions = {one_line(record["question"]).lower() for record in evaluated}
     questions = {question for question in questions if len(question.split()) >= LONG}
@@ -52,7 +52,7 @@ def usable(records: Iterable[dict[str, Any]], evaluated: Sequence[dict[str, Any]
     for record in records:
         context, question = one_line(record["context"]), one_line(record["question"])
         answers = [one_line(answer) for answer in record["answers"] if answer.strip()]
-        if not answers or record["source"].startswith((*UNLICENSED, *CODED)):
+        if not answers or record["source"].startswith(CODED):
             continue
         if context not in contexts and question.lower() not in questions:
             kept.append(record | dict(context=context, question=question, answers=answers))

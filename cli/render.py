@@ -131,17 +131,21 @@ def passages(found: "Iterable[Passage]", scores: bool, names: bool = False) -> N
         )
 
 
-def sentence(found: "Sentence", name: bool) -> None:
+def sentence(found: "Sentence", name: bool, told: str = "") -> None:
     """The sentence that answers, in quotation marks: its place, and what answers highlighted.
 
     Args:
         found: the sentence.
         name: put the document's name before it.
+        told: the answer, as it was printed; a sentence that is the same is not printed again.
     """
+    place, document = (found.source, found.place), found.document if name else ""
+    if " ".join(found.line_text.split()) == told:
+        lines([Line(place, None, name=document)], indent=False)
+        return
     text, marked = cut(found.line_text, found.shown, found.marks)
     marked = tuple((low + 1, high + 1) for low, high in marked)
-    place = found.source, found.place
-    lines([Line(place, f'"{text}"', marked, found.document if name else "")], indent=False)
+    lines([Line(place, f'"{text}"', marked, document)], indent=False)
 
 
 def cut(text: str, shown: Span, marked: "Iterable[Span]") -> tuple[str, tuple[Span, ...]]:

@@ -23,6 +23,7 @@ from longctx.core.ask.sentence import quoted_sentence
 from longctx.core.passages.context import REACH, context
 from longctx.core.passages.matching import Query
 from longctx.core.passages.quotable import Excerpt, Span
+from longctx.core.passages.whole import is_list, wants_whole, whole_answer
 from longctx.core.reader import weights
 from longctx.core.reader.choosing import Candidate, choose
 from longctx.core.reader.pointing import ToRead, reader
@@ -107,6 +108,9 @@ def pointed_answer(
     found, evidence = _verdict(searched, candidates)
     spans = [_span(stretches, one.places[0].passage, one) for one in candidates[: ALSO + 1]]
     given = bool(spans) and (anyway or found != NO)
+    pointed = spans[0] if given else None
+    if pointed is not None and wants_whole(question):
+        spans[0] = _whole(pointed)
     answer = _line(spans[0].text) if given else PHRASE
     on_text(answer)
     best = candidates[0].places[0].passage if given else None
@@ -137,7 +141,7 @@ def pointed_answer(
         narrowed=False,
         tokens_per_s=None,
         quote=quotes[0] if given else None,
-        sentence=quoted_sentence(spans[0]) if given else None,
+        sentence=quoted_sentence(pointed) if pointed is not None else None,
         likely=round(candidates[0].likely, 4) if given else None,
         also_possible=tuple(
             Possible(quote, round(one.likely, 4))
@@ -206,9 +210,18 @@ def _at(one: _Stretch, start: int, end: int) -> Span:
     return Span(excerpt, snippet.byte(low), snippet.byte(high), snippet.text[low:high])
 
 
+def _whole(span: Span) -> Span:
+    """The sentence or the list that a span stands in."""
+    document, source = span.excerpt.document, span.excerpt.source
+    start, end = whole_answer(document, source, span.start, span.end)
+    excerpt = Excerpt.of(document, source, start, end)
+    return Span(excerpt, start, end, excerpt.text)
+
+
 def _line(text: str) -> str:
-    """The answer on one line."""
-    return " ".join(text.split())
+    """The answer on one line; a list on a line for each of its own."""
+    lines = [" ".join(line.split()) for line in text.split("\n")]
+    return "\n".join(line for line in lines if line) if is_list(text) else " ".join(lines)
 
 
 def _quote(span: Span, stretches: Sequence[_Stretch], candidate: Candidate) -> Quote:

@@ -89,3 +89,26 @@ def test_a_page_shows_it(asking, tmp_path):
 def test_fewer_passages_are_read_where_so_many_are_wanted(asking):
     told = json.loads(asking("ask", QUESTION, "--passages", "1", "--json").stdout)
     assert told["state"]["read"]["passages"] == 1
+
+
+def test_why_and_how_get_a_whole_sentence_or_list(asking, tmp_path):
+    (tmp_path / "pump.md").write_text(
+        "The pump stops at noon because air enters at the gland. It is oiled in May.\n\n"
+        "To prime the pump:\n\n1. Close the red valve.\n2. Fill the funnel with water.\n"
+        "3. Open the valve.\n\nThe mill has four stones.\n"
+    )
+    assert asking("ingest", tmp_path / "pump.md", "--model", "tiny").exit_code == 0
+    why = asking("ask", "Why does the pump stop at noon?", "--doc", "pump")
+    sentence = "The pump stops at noon because air enters at the gland."
+    answer, empty, place = why.stdout.splitlines()[:3]
+    assert (answer, empty) == (sentence, "")
+    assert place.endswith("pump.md:1")
+    told = json.loads(asking("ask", "How is the pump primed?", "--doc", "pump", "--json").stdout)
+    assert told["answer"].splitlines() == [
+        "To prime the pump:",
+        "1. Close the red valve.",
+        "2. Fill the funnel with water.",
+        "3. Open the valve.",
+    ]
+    assert told["quote"]["text"].endswith("3. Open the valve.")
+    assert told["sentence"]["text"] in told["quote"]["text"]

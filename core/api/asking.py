@@ -189,7 +189,7 @@ class Askable(ABC):
                 these arguments, is raised where they are taken.
             gather: tokens of text to answer from; None: the profile's number, or the method's.
             passages: the most passages to answer from; None: the profile's number.
-            gather_by: "hybrid", "bm25", "dense", "maxsim" or "method"; None: the usual one.
+            gather_by: "hybrid", "bm25", "dense", "maxsim", "method" or "reader"; None: the usual.
             answer_by: "point": the reader points at a stretch of the passages; "decode": a model
                 reads them and writes; None: the reader, where the bundled model read the documents
                 and nothing is asked for that only a model that writes can do.

@@ -10,6 +10,7 @@ from longctx.core.ask.pointing import Searched, pointed_answer
 from longctx.core.common.device import choose_device, dtype_name
 from longctx.core.reader import weights
 from longctx.core.reader.pointing import reader
+from longctx.core.retrieve.gather_by import READER, USUAL
 
 if TYPE_CHECKING:
     from longctx.core.api.words_alone import Opened
@@ -42,7 +43,8 @@ class Pointing:
     ) -> "tuple[Answer, Based]":
         """The answer from stored words and vectors; no model of a document is loaded."""
         clock, words = Clock(opened.load_s), joined(self.question, self.before)
-        ranked = opened.ranked(words, source)
+        # The reader orders what it reads anyway.
+        ranked = opened.ranked(words, USUAL if source == READER else source)
         searched = Searched(opened.documents, opened.index, ranked, words)
         answer, found = self._answer(searched, clock, on_text)
         named = {passage.document for passage in answer.passages}

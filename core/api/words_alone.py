@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from longctx.core.api.opening import Chosen, told_changed, told_left_out, told_unfinished
@@ -96,12 +96,13 @@ class Opened:
             self._dense = self.index, DenseIndex(self.documents, self.index)
         return self._dense[1]
 
-    def ranked(self, query: str, gather_by: str) -> "Ranked":
+    def ranked(self, query: str, gather_by: str, device: str = "auto") -> "Ranked":
         """How well each passage fits a query.
 
         Args:
             query: the user's words.
             gather_by: a gather source that needs no embeddings.
+            device: where the reader computes, if it orders them.
 
         Raises:
             StateMismatch: a document is damaged.
@@ -113,7 +114,14 @@ class Opened:
         source = sources.load(gather_by)
         if source.vectors == "needed" and self.dense.missing:
             raise no_vectors(gather_by, self.dense.missing)
-        return source.rank(sources.Sought(query, self.index, lambda: self.dense.cosines(query)))
+        sought = sources.Sought(query, self.index, lambda: self.dense.cosines(query))
+        if source.reads:
+            from longctx.core.common.device import choose_device
+            from longctx.core.retrieve.stretches import Answers
+
+            chosen, passages = choose_device(device), self.index.passages
+            sought = replace(sought, answers=Answers(self.documents, passages, query, chosen))
+        return source.rank(sought)
 
     def state(self, gather_by: str, hits: "Sequence[Hit]") -> dict[str, Any]:
         """The JSON fields on the state searched, without model, device and number format.

@@ -34,6 +34,7 @@ from longctx.core.retrieve.gather_by import METHOD, WORDS, Sought
 from longctx.core.retrieve.late_interaction import Maxima
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked
+from longctx.core.retrieve.stretches import Answers
 from longctx.core.store.document import Document
 
 GATHER = 8192  # prefix and document tokens, for a method without a number of its own
@@ -203,11 +204,13 @@ class Gatherer(ABC):
         """
         if gather_by.vectors(self.gathers_by) == "needed" and self.dense.missing:
             raise no_vectors(self.gathers_by, self.dense.missing)
+        device, words = self._engine.device, question.words
         sought = Sought(
-            question.words,
+            words,
             self.index,
-            lambda: self.dense.cosines(question.words),
+            lambda: self.dense.cosines(words),
             lambda: self._maxima(question),
+            Answers(self.documents, self.index.passages, words, device),
         )
         return gather_by.load(self.gathers_by).rank(sought)
 

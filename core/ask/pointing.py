@@ -20,25 +20,23 @@ from longctx.core.ask.place import Place, placed
 from longctx.core.ask.quoting import Quote
 from longctx.core.ask.refusing import PHRASE
 from longctx.core.ask.sentence import quoted_sentence
-from longctx.core.passages.context import REACH, context
 from longctx.core.passages.matching import Query
 from longctx.core.passages.quotable import Excerpt, Span
 from longctx.core.passages.whole import is_list, wants_whole, whole_answer
 from longctx.core.reader import weights
 from longctx.core.reader.choosing import Candidate, choose
-from longctx.core.reader.pointing import ToRead, reader
+from longctx.core.reader.pointing import reader, to_be_read
 from longctx.core.retrieve.best_passages import run_of
 from longctx.core.retrieve.evidence import NO, UNSURE, YES, judged
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.retrieve.ranked import Ranked
+from longctx.core.retrieve.stretches import Stretch, stretch
 from longctx.core.store.document import Document
 
 _log = logging.getLogger(__name__)
 
-READ = {"cpu": 32, "cuda": 64}  # passages that are read
 ALSO = 4  # other answers that are listed
 PLACES = 16  # further places of an answer that are listed
-BYTES = 4  # of a character, at most
 NAME = "point"  # as the decode policy of such an answer
 
 
@@ -57,17 +55,6 @@ class Searched:
     index: PassageIndex
     ranked: Ranked
     words: str
-
-
-@dataclass(frozen=True)
-class _Stretch:
-    """A passage: bytes [start, end) of a source."""
-
-    document: Document
-    source: int
-    start: int
-    end: int
-    text: str
 
 
 def pointed_answer(
@@ -98,10 +85,11 @@ def pointed_answer(
         StateMismatch: a document is damaged.
         LongctxError: the reader's files are missing or damaged.
     """
-    numbers = _best(searched.ranked, most or READ.get(device.partition(":")[0], 32), tokens)
-    stretches = [_stretch(searched, number) for number in numbers]
+    numbers = _best(searched.ranked, most or to_be_read(device), tokens)
+    passages = searched.ranked.passages
+    stretches = [stretch(searched.documents, passages, number) for number in numbers]
     clock.mark("gather_s")
-    read = reader(device).point(question, [_to_read(one) for one in stretches])
+    read = reader(device).point(question, [one.to_read() for one in stretches])
     search = searched.ranked.scores[numbers] if numbers else np.zeros(0)
     candidates = choose(question, [one.text for one in stretches], search, read)
     clock.mark("first_token_s")
@@ -164,29 +152,6 @@ def _best(ranked: Ranked, most: int, tokens: int | None) -> list[int]:
     return order[: max(1, int((sums <= tokens).sum()))].tolist()
 
 
-def _stretch(searched: Searched, number: int) -> _Stretch:
-    """A passage's bytes and text."""
-    passages = searched.ranked.passages
-    document = searched.documents[int(passages.documents[number])]
-    source, start = int(passages.sources[number]), int(passages.starts[number])
-    same = number + 1 < len(passages) and bool(
-        passages.sources[number + 1] == source
-        and passages.documents[number + 1] == passages.documents[number]
-    )
-    info = document.manifest.sources[source]
-    end = int(passages.starts[number + 1]) if same else info.size
-    text = document.text(source, start, end).decode(info.codec, errors="replace")
-    return _Stretch(document, source, start, end, text)
-
-
-def _to_read(one: _Stretch) -> ToRead:
-    """A passage with what stands above it."""
-    info = one.document.manifest.sources[one.source]
-    first = max(0, one.start - REACH * BYTES)
-    before = one.document.text(one.source, first, one.start).decode(info.codec, errors="replace")
-    return ToRead(one.text, context(before, one.text))
-
-
 def _verdict(searched: Searched, candidates: Sequence[Candidate]) -> tuple[str, float | None]:
     """Whether the text answers, by the reader; and the share of the question's words in it."""
     _, evidence = judged(searched.index, searched.words)
@@ -197,12 +162,12 @@ def _verdict(searched: Searched, candidates: Sequence[Candidate]) -> tuple[str, 
     return verdict, evidence
 
 
-def _span(stretches: Sequence[_Stretch], number: int, candidate: Candidate) -> Span:
+def _span(stretches: Sequence[Stretch], number: int, candidate: Candidate) -> Span:
     """The stretch at which a candidate stands first."""
     return _at(stretches[number], candidate.places[0].start, candidate.places[0].end)
 
 
-def _at(one: _Stretch, start: int, end: int) -> Span:
+def _at(one: Stretch, start: int, end: int) -> Span:
     """Characters [start, end) of a passage, as bytes of its source."""
     excerpt = Excerpt.of(one.document, one.source, one.start, one.end)
     snippet = excerpt.snippet
@@ -224,7 +189,7 @@ def _line(text: str) -> str:
     return "\n".join(line for line in lines if line) if is_list(text) else " ".join(lines)
 
 
-def _quote(span: Span, stretches: Sequence[_Stretch], candidate: Candidate) -> Quote:
+def _quote(span: Span, stretches: Sequence[Stretch], candidate: Candidate) -> Quote:
     """Where a candidate stands, and where else."""
 
     def place(span: Span) -> dict[str, Any]:

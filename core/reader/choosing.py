@@ -43,13 +43,34 @@ def choose(
         search: (P,) float64, the search's scores of them.
         pointed: what the reader points at.
     """
+    groups: dict[str, list[tuple[float, Pointed]]] = {}
+    for one, score in zip(pointed, place_scores(question, texts, search, pointed), strict=True):
+        if score > -math.inf:
+            groups.setdefault(_words(texts, one), []).append((score, one))
+    scored, weight = [], config().choice["agree"]
+    for places in groups.values():
+        places.sort(key=lambda place: -place[0])
+        agree = weight * math.log(len({one.passage for _, one in places}))
+        scored.append((places[0][0] + agree, tuple(one for _, one in places)))
+    scored.sort(key=lambda group: -group[0])
+    return [
+        Candidate(places, score, _likely(scored, number))
+        for number, (score, places) in enumerate(scored)
+    ]
+
+
+def place_scores(
+    question: str, texts: Sequence[str], search: np.ndarray, pointed: Sequence[Pointed]
+) -> list[float]:
+    """How good each stretch is by itself, for arguments as of `choose`.
+
+    Minus infinity where it has no letter and no digit.
+    """
     weights = config().choice
     asked = set(key(question).split())
-    groups: dict[str, list[tuple[float, Pointed]]] = {}
+    scores = []
     for one in pointed:
-        words = key(texts[one.passage][one.start : one.end])
-        if not any(map(str.isalnum, words)):
-            continue
+        words = _words(texts, one)
         score = (
             weights["score"] * one.score
             + weights["margin"] * one.margin
@@ -57,17 +78,13 @@ def choose(
             + weights["rank"] * math.log1p(one.passage)
             + weights["said"] * (set(words.split()) <= asked)
         )
-        groups.setdefault(words, []).append((score, one))
-    scored = []
-    for places in groups.values():
-        places.sort(key=lambda place: -place[0])
-        agree = weights["agree"] * math.log(len({one.passage for _, one in places}))
-        scored.append((places[0][0] + agree, tuple(one for _, one in places)))
-    scored.sort(key=lambda group: -group[0])
-    return [
-        Candidate(places, score, _likely(scored, number))
-        for number, (score, places) in enumerate(scored)
-    ]
+        scores.append(score if any(map(str.isalnum, words)) else -math.inf)
+    return scores
+
+
+def _words(texts: Sequence[str], one: Pointed) -> str:
+    """What a stretch is compared by."""
+    return key(texts[one.passage][one.start : one.end])
 
 
 def key(text: str) -> str:

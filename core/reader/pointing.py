@@ -20,6 +20,7 @@ FIRST, LAST = 0, 2  # special tokens
 STEP = 32  # lengths are filled up to a multiple of this
 BATCH = {"cpu": 4, "cuda": 16}  # passages that are read side by side
 SPANS = 3  # stretches of a passage
+READ = {"cpu": 32, "cuda": 64}  # passages that are read for a question
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,11 @@ class Reader:
 def reader(device: str) -> Reader:
     """The reader, loaded once for each device."""
     return Reader(device)
+
+
+def to_be_read(device: str) -> int:
+    """How many passages are read for a question there."""
+    return READ.get(device.partition(":")[0], READ["cpu"])
 
 
 def _filled(length: int) -> int:

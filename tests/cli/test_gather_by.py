@@ -57,7 +57,7 @@ def test_what_cannot_be_is_told_before_a_model_is_loaded(asking, monkeypatch, co
     monkeypatch.setattr(
         "longctx.core.engine.setup.load_decoder", lambda *args: pytest.fail("loaded")
     )
-    known = "Known: hybrid, bm25, dense, maxsim, method."
+    known = "Known: hybrid, bm25, dense, maxsim, method, reader."
     for name in ("nope", "", "Hybrid"):
         result = asking(command, QUESTION, "--gather-by", name)
         assert (result.exit_code, result.stdout) == (2, "")

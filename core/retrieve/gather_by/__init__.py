@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 METHOD = "method"  # the rule of the document's own method
 USUAL = "hybrid"  # finds most: docs/benchmarks/accuracy.md, "Gather recall"
 WORDS = "bm25"  # needs no embeddings
+READER = "reader"  # the usual one's best passages, in the reader's order
 _registry = Registry(__name__, "gather source")
 
 
@@ -31,6 +32,19 @@ class Maxima(Protocol):
 
     def scores(self, ranges: "np.ndarray") -> "np.ndarray":
         """Standardised MaxSim of ranges (R, 2) of passages, (R,) float64."""
+        ...
+
+
+class Answers(Protocol):
+    """How well passages answer the question; see `core/retrieve/stretches.py`."""
+
+    @property
+    def most(self) -> int:
+        """Passages to ask about."""
+        ...
+
+    def scores(self, best: "np.ndarray", search: "np.ndarray") -> "np.ndarray":
+        """Of passages (P,), best first, with a search's scores (P,): (P,) float64."""
         ...
 
 
@@ -45,12 +59,14 @@ class Sought:
             None where a document has no vectors.
         maxima: gives the best cosine of each question token in each passage; None: a document has
             no embeddings.
+        answers: tells how well passages answer; None: no reader is asked.
     """
 
     words: str
     index: "PassageIndex"
     cosines: "Callable[[], np.ndarray | None]" = lambda: None
     maxima: "Callable[[], Maxima] | None" = None
+    answers: "Answers | None" = None
 
 
 class GatherSource(Contract, abstract=True):
@@ -61,10 +77,12 @@ class GatherSource(Contract, abstract=True):
             model must read the question.
         vectors: of passages, by the sentence encoder. "needed": it finds nothing in a document
             without them; "used": it works without them; "unused".
+        reads: whether it lets the reader that points read passages.
     """
 
     embeddings: ClassVar[bool] = False
     vectors: ClassVar[Literal["needed", "used", "unused"]] = "unused"
+    reads: ClassVar[bool] = False
 
     @abstractmethod
     def rank(self, sought: Sought) -> "Ranked":

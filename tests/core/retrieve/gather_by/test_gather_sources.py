@@ -1,5 +1,7 @@
 """What passages may be gathered by: its names, and each source against sums by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -24,13 +26,13 @@ def z(values: np.ndarray) -> np.ndarray:
 
 
 def test_the_folder_is_the_registry():
-    assert gather_by.names() == ["hybrid", "bm25", "dense", "maxsim", "method"]
+    assert gather_by.names() == ["hybrid", "bm25", "dense", "maxsim", "method", "reader"]
     for refused in ("nope", "", "__init__", "Method"):
-        said = r"cannot gather by '.*Known: hybrid, bm25, dense, maxsim, method\."
+        said = r"cannot gather by '.*Known: hybrid, bm25, dense, maxsim, method, reader\."
         with pytest.raises(UsageError, match=said):
             gather_by.check(refused)
     assert [name for name in gather_by.names() if gather_by.embeddings(name)] == ["maxsim"]
-    wanted = ["used", "unused", "needed", "unused", "unused"]
+    wanted = ["used", "unused", "needed", "unused", "unused", "used"]
     assert [gather_by.vectors(name) for name in gather_by.names()] == wanted
 
 
@@ -97,3 +99,29 @@ def test_hybrid_without_vectors_is_words_at_both_scales():
     assert found.meaning is None
     assert found.scores.argmax() == 8
     assert found.scores[4] > found.scores[3]  # it has the best one among its neighbours
+
+
+class Told:
+    """Stands for a reader: how well each passage answers."""
+
+    most = 4
+
+    def __init__(self, values: dict[int, float]):
+        self.values, self.asked = values, []
+
+    def scores(self, best, search):
+        self.asked.append((best.tolist(), search.tolist()))
+        return np.array([self.values.get(number, -np.inf) for number in best.tolist()])
+
+
+def test_the_reader_orders_the_best_of_hybrid_and_leaves_the_rest():
+    words = [9.0, 8, 7, 6, 5, 4, 3, 2]
+    plain = sought(alike(*[1] * 8), words, torch.tensor(words)[:, None] / 10)
+    before = rank("hybrid", plain)
+    told = Told({2: 3.0, 0: 1.0, 3: -2.0})
+    found = rank("reader", replace(plain, answers=told))
+    assert told.asked == [([0, 1, 2, 3], before.scores[:4].tolist())]
+    assert np.argsort(-found.scores).tolist() == [2, 0, 3, 1, 4, 5, 6, 7]
+    assert sorted(found.scores) == sorted(before.scores)
+    assert found.scores[4:].tolist() == before.scores[4:].tolist()
+    assert rank("reader", plain).scores.tolist() == before.scores.tolist()

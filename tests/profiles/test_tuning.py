@@ -1,6 +1,5 @@
 """Tuning a pretrained model, at toy size: the model, what it is shown, the losses, a run."""
 
-import copy
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,11 @@ from longctx.profiles.recipe.tuning.losses import search_loss, search_scores
 from longctx.profiles.recipe.tuning.model import Tuned
 from longctx.profiles.recipe.tuning.nearest import Searcher, best_windows
 from longctx.profiles.recipe.tuning.packed import pack
-from longctx.profiles.recipe.tuning.passages import GROWTH, Passages
-from longctx.profiles.recipe.tuning.settings import Settings
+from longctx.profiles.recipe.tuning.passages import Passages
 from longctx.profiles.recipe.tuning.shelf import STEP, WIDTH, window_count, windows_of
 from longctx.profiles.recipe.tuning.writing import Writer
 
-TINY = settings.load(settings.SMALL.with_name("tiny-tuned.yaml"))
+TINY = settings.load(settings.TINY)
 WORDS = ["lamp", "river", "stone", "garden", "winter", "copper", "harbour", "candle", "bridge"]
 WHOLE = "model.layers.3.self_attn.q_proj"
 
@@ -178,7 +176,7 @@ def test_windows_cover_their_document():
 
 def test_passages_have_the_evidence_unless_it_is_left_out(bench: train.Bench):
     shelf, decode = bench.shelf, bench.backend.decode
-    passages = Passages(shelf, {0: [(3, 0), (0, 0), (5, 1)]}, np.array([1, 1]))
+    passages = Passages(shelf, {0: [(3, 0), (0, 0), (5, 1)]})
     for seed in range(40):
         rng = random.Random(seed)
         with_it = passages.gathered(0, rng, absent=False)
@@ -193,38 +191,6 @@ def test_passages_have_the_evidence_unless_it_is_left_out(bench: train.Bench):
             assert ("Captain 07 hid the key" in decode(text.ids.tolist())) == has
         assert stretch.span
         assert len(stretch.ids) == stretch.span[1] - stretch.span[0]
-
-
-def test_one_passage_is_right_or_one_that_a_search_takes_for_it(bench: train.Bench):
-    shelf, decode = bench.shelf, bench.backend.decode
-    passages = Passages(shelf, {0: [(3, 0), (0, 0), (5, 1)]}, np.array([1, 1]))
-    wrong = set()
-    for seed in range(40):
-        right = passages.single(0, random.Random(seed), absent=False)
-        other = passages.single(0, random.Random(seed), absent=True)
-        assert right.answers
-        assert "Captain 07 hid the key" in decode(right.ids.tolist())
-        assert not other.answers
-        assert "Captain 07 hid the key" not in decode(other.ids.tolist())
-        assert max(len(right.ids), len(other.ids)) <= WIDTH + 2 * GROWTH
-        wrong.add(other.ids.tobytes())
-    assert len(wrong) > 1
-
-
-def test_half_of_the_single_passages_lack_the_answer(bench: train.Bench):
-    own = replace(bench.options, absent=0.0, single=1.0)
-    readings = replaced(bench, own).readings({}, 0, asking=0.0)
-    known = [number for number, one in enumerate(bench.shelf.asked) if one.known]
-    answers = [readings.reading(number)[2][0][1] for number in known * 12]
-    lacking = sum(np.array_equal(one, bench.shelf.refusal) for one in answers)
-    assert 0.3 < lacking / len(answers) < 0.7
-
-
-def replaced(bench: train.Bench, options: Settings) -> train.Bench:
-    """The same bench with other settings."""
-    other = copy.copy(bench)
-    other.options = options
-    return other
 
 
 def test_a_batch_learns_answers_and_nothing_else(bench: train.Bench):
@@ -322,7 +288,7 @@ def test_the_nearest_windows_are_those_with_the_question_s_words(
 def test_a_run_stops_goes_on_and_keeps_its_table(documents, tmp_path, short_searches, monkeypatch):
     def one_call(until: float) -> state.Clock:
         args = ["train", str(documents), "--run", str(tmp_path / "run"), "--until", str(until)]
-        args += ["--of", "100", "--settings", str(settings.SMALL.with_name("tiny-tuned.yaml"))]
+        args += ["--of", "100", "--settings", str(settings.TINY)]
         monkeypatch.setattr("sys.argv", [*args, "--size", "900"])
         options = train.arguments()
         bench = train.Bench(settings.load(options.settings), options.documents)

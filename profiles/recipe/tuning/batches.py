@@ -15,7 +15,7 @@ from torch import Tensor
 
 from longctx.profiles.recipe.tuning.packed import Packed, pack
 from longctx.profiles.recipe.tuning.passages import Passages, Text
-from longctx.profiles.recipe.tuning.shelf import WIDTH, Asked, Shelf
+from longctx.profiles.recipe.tuning.shelf import Asked, Shelf
 
 # Shares of the kinds of documents; those that are not there leave theirs to the others.
 MIX = {
@@ -80,8 +80,6 @@ class Readings:
         passages: what is put before the model.
         rng: decides everything.
         absent: share of the questions whose evidence is left out.
-        single: share of the texts that are one passage, as often a wrong one as the right one: by
-            them passages are put in order before they are read together.
         ask: tokens that ask for a question, up to the start of the answer.
         line: tokens between the answer and the question that is asked for.
         asking: share of the sequences that learn to ask.
@@ -92,13 +90,12 @@ class Readings:
         passages: Passages,
         rng: random.Random,
         absent: float,
-        single: float,
         ask: np.ndarray,
         line: np.ndarray,
         asking: float,
     ):
         self.shelf, self.passages, self.rng = passages.shelf, passages, rng
-        self._absent, self._single = absent, single
+        self._absent = absent
         self._ask, self._line, self._asking = ask, line, asking
         self._drawn = Drawn(self.shelf, rng)
         self._human = Drawn(self.shelf, rng, {kind: MIX[kind] for kind in HUMAN})
@@ -125,9 +122,7 @@ class Readings:
         rng, asked = self.rng, self.shelf.asked[number]
         kind = self.shelf.kinds[asked.document]
         absent = not asked.known or rng.random() < self._absent
-        if rng.random() < self._single and self._fits_one(asked):
-            text = self.passages.single(number, rng, rng.random() < 0.5)
-        elif rng.random() < GATHERED.get(kind, 0.75):
+        if rng.random() < GATHERED.get(kind, 0.75):
             text = self.passages.gathered(number, rng, absent)
         else:
             sizes = LONGER if kind == "facts" else STRETCHES
@@ -139,10 +134,6 @@ class Readings:
             learnt.append((sum(map(len, parts)), answer))
             parts.append(answer)
         return kind, parts, learnt
-
-    def _fits_one(self, asked: Asked) -> bool:
-        """Whether one passage is enough to answer a question."""
-        return len(asked.evidence) == 1 and asked.evidence[0][1] - asked.evidence[0][0] <= WIDTH
 
     def _turns(self, asked: Asked, text: Text) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The question with its answer, then others that a long stretch answers."""

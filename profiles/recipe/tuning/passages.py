@@ -15,7 +15,6 @@ from longctx.profiles.recipe.tuning.shelf import STEP, WIDTH, Asked, Shelf, wind
 
 COUNTS = {1: 0.12, 2: 0.3, 3: 0.1, 4: 0.2, 6: 0.1, 8: 0.18}  # passages of a text
 GROWTH = 48  # tokens by which a passage may grow on either side to a whole sentence or line
-LIKELY = 6  # of the wrong passages, the best that one is drawn from where it stands alone
 WHOLE = 0.6  # share of passages that end with whole sentences or lines
 Window = tuple[int, int]  # document, window
 
@@ -41,11 +40,10 @@ class Passages:
     Args:
         shelf: the documents.
         found: for some questions, the windows that a search finds best, best first.
-        separator: tokens between passages.
     """
 
-    def __init__(self, shelf: Shelf, found: dict[int, list[Window]], separator: np.ndarray):
-        self.shelf, self._found, self._separator = shelf, found, separator
+    def __init__(self, shelf: Shelf, found: dict[int, list[Window]]):
+        self.shelf, self._found = shelf, found
 
     def gathered(self, number: int, rng: random.Random, absent: bool) -> Text:
         """Several passages, as a search gathers them.
@@ -64,21 +62,7 @@ class Passages:
         if not chosen:
             chosen = [(asked.document, 0)]
         runs = [self._grown(run, asked if absent else None, rng) for run in _runs(chosen)]
-        parts: list[np.ndarray] = []
-        for document, start, end in runs:
-            parts += [self._separator] if parts else []
-            parts.append(self.shelf.stretch(document, start, end))
-        return Text(np.concatenate(parts), bool(right))
-
-    def single(self, number: int, rng: random.Random, absent: bool) -> Text:
-        """One passage: with the evidence, or one of those that a search takes for it."""
-        asked = self.shelf.asked[number]
-        barred = windows_of(asked.evidence, self.shelf.length(asked.document))
-        others = self._others(number, barred, LIKELY, rng)[:LIKELY] if absent else []
-        chosen = rng.choice(others) if others else self._window(asked, asked.evidence[0], rng)
-        (run,) = _runs([chosen])
-        ids = self.shelf.stretch(*self._grown(run, asked if others else None, rng))
-        return Text(ids, not others)
+        return Text(np.concatenate([self.shelf.stretch(*run) for run in runs]), bool(right))
 
     def stretch(self, number: int, rng: random.Random, absent: bool, longest: int) -> Text:
         """One stretch of the document, with the evidence or with its sentences taken out."""

@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument(
         "--run", type=Path, required=True, help="folder of a run that learnt to ask"
     )
-    parser.add_argument("--settings", type=Path, default=settings.SMALL)
+    parser.add_argument("--settings", type=Path, default=settings.TINY)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, default=100_000, help="stretches asked about")
     parser.add_argument("--seconds", type=float, default=240, help="after which no more are asked")

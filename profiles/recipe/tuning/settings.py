@@ -1,6 +1,6 @@
 """What differs between the models that are tuned: which weights change, and where they are tapped.
 
-The files `../small.yaml` and `../tiny-tuned.yaml` have these names.
+The file `../tiny-tuned.yaml` has these names.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from longctx.profiles.recipe.settings import read
 
-SMALL = Path(__file__).parents[1] / "small.yaml"
+TINY = Path(__file__).parents[1] / "tiny-tuned.yaml"
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class Settings:
         heads: its query heads.
         refusal: the answer if the text has none.
         absent: share of the questions whose answer is left out of their text.
-        single: share of the texts that are one passage, right or wrong as often.
         rate: the highest learning rate.
         dropout: share of what each layer adds that is left out while the model learns to read.
     """
@@ -35,11 +34,10 @@ class Settings:
     heads: list[int]
     refusal: str
     absent: float
-    single: float
     rate: float
     dropout: float
 
 
-def load(path: Path = SMALL) -> Settings:
+def load(path: Path) -> Settings:
     """Reads a settings file; see `recipe.settings.read`."""
     return read(path, Settings)

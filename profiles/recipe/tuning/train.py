@@ -52,7 +52,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("documents", type=Path, nargs="+", help="files of documents with questions")
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--settings", type=Path, default=settings.SMALL)
+    parser.add_argument("--settings", type=Path, default=settings.TINY)
     parser.add_argument(
         "--nearest", type=float, default=0.0, help="seconds to search for hard windows first"
     )
@@ -80,16 +80,13 @@ class Bench:
         self.shelf = shelf.of_files(documents, self.maker, asked.read)
         # The request to ask is closed as a question is.
         self.ask = prompt.text(ASK + template.question.partition(PLACE)[2]).numpy()
-        self.line, self.separator = (
-            prompt.text(text).numpy() for text in ("\n", self.profile.reading.separator)
-        )
+        self.line = prompt.text("\n").numpy()
 
     def readings(self, found: dict[int, list[Window]], seed: int, asking: float) -> Readings:
         """Batches of reading."""
-        passages = Passages(self.shelf, found, self.separator)
+        passages = Passages(self.shelf, found)
         rng = random.Random(f"reading {seed}")
-        shares = self.options.absent, self.options.single
-        return Readings(passages, rng, *shares, self.ask, self.line, asking)
+        return Readings(passages, rng, self.options.absent, self.ask, self.line, asking)
 
     def searches(self, found: dict[int, list[Window]], seed: int) -> Searches:
         """Batches of searching."""

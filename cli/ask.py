@@ -107,11 +107,8 @@ def run(
         bool | None,
         options.setting(
             "--quote/--no-quote",
-            "Where a model writes the answer: it must be an exact stretch of the gathered "
-            "passages, the likeliest one under the model, or 'not in the text' where that is "
-            "likelier; by "
-            "default the profile's choice, or free answers. Sampling options have no effect then. "
-            "The reader always quotes; --no-quote lets a model write.",
+            "The answer is an exact stretch of the text, as the reader always gives it: the same "
+            "as --answer-by point. --no-quote is --answer-by decode.",
         ),
     ] = None,
     temperature: options.Temperature = None,

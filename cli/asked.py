@@ -128,11 +128,14 @@ class Asked:
 
     def open(self, asked: "Document | Documents") -> "Models":
         """Opens documents with their model, and tells people what they should know."""
+        from longctx.core.api.asking import named_way
+
         given, names = self._given, asked.names
         told = names[0] if len(names) == 1 else counted(len(names), "document")
         cores.note()
+        answer_by = named_way(given["answer_by"], given["quote"])
         with progress.status(f"opening {told}"):
-            models = asked.open(gather_by=given["gather_by"], answer_by=given["answer_by"])
+            models = asked.open(gather_by=given["gather_by"], answer_by=answer_by)
         if models.points:
             self._refuse_sampling()
         return models

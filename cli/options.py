@@ -243,8 +243,8 @@ Passages = Annotated[
     int | None,
     setting(
         "--passages",
-        "Most passages to put before the model, of those that fit --gather; by default the "
-        "profile's number, or all.",
+        "Most passages to answer from, of those that fit --gather; by default all, and 32 for the "
+        "reader (64 on a GPU).",
         metavar="N",
         min=1,
     ),

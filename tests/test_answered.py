@@ -55,24 +55,3 @@ def test_a_document_is_read_once_and_counted_by_reading(answered, tmp_path, monk
         share = f"{given['contained']:.0f} of 1"
         assert any(f"| {reading} | {share}" in line for line in table.splitlines())
     assert "| all of them | 1 of 1" in table
-
-
-def test_answers_may_have_to_be_quotations(answered, tmp_path, monkeypatch):
-    text = "The gate opens at nine. " + "Gulls stood on the wall. " * 200
-    (tmp_path / "book.txt").write_text(text, "utf-8")
-    asked = {"question": "What stood on the wall?", "answers": ["Gulls"]}
-    (tmp_path / "book.questions.jsonl").write_text(json.dumps(asked) + "\n", "utf-8")
-    ways = []
-    ask = answered.Session.ask
-
-    def asking(session, *words, **how):
-        ways.append(ask(session, *words, **how))
-        return ways[-1]
-
-    monkeypatch.setattr(answered.Session, "ask", asking)
-    options = ("--model", "tiny", "--dtype", "fp32", "--device", "cpu", "--quote")
-    monkeypatch.setattr("sys.argv", ["answered", str(tmp_path), *options])
-    answered.main()
-    (told,) = ways
-    assert told.quoting is not None
-    assert told.quote is None or told.answer in text

@@ -142,7 +142,7 @@ class LibraryServer(MCPServer):
         question: Annotated[str, Field(description="A question that the text may answer.")],
         documents: Which = None,
         quote: Annotated[
-            bool, Field(description="The answer is an exact stretch of the text.")
+            bool, Field(description="The answer must be an exact stretch of the text.")
         ] = False,
     ) -> Annotated[CallToolResult, Answer]:
         """Answers a question from the documents, with the sentence and passages it is based on.

@@ -72,6 +72,22 @@ class Searching(TypedDict, total=False):
 POINT, DECODE = "point", "decode"  # ways to answer
 
 
+def named_way(answer_by: str | None, quote: bool | None) -> str | None:
+    """The way to answer that is named by `answer_by`, or by `quote`; None: neither names one.
+
+    Raises:
+        UsageError: they name different ones.
+    """
+    if quote is None:
+        return answer_by
+    named, flag = (POINT, "--quote") if quote else (DECODE, "--no-quote")
+    if answer_by not in (None, named):
+        why = "the reader quotes, and a model that writes does not"
+        what = f"cannot take {flag} with --answer-by {answer_by}"
+        raise UsageError(what, why, "Leave one of them out.")
+    return named
+
+
 class Models(NamedTuple):
     """The names of what is loaded: the model that searches, and what answers.
 
@@ -188,14 +204,14 @@ class Askable(ABC):
             stream: give the pieces of the answer as they are decoded; what goes wrong, except in
                 these arguments, is raised where they are taken.
             gather: tokens of text to answer from; None: the profile's number, or the method's.
-            passages: the most passages to answer from; None: the profile's number.
+            passages: the most passages to answer from; None: as many as fit.
             gather_by: "hybrid", "bm25", "dense", "maxsim", "method" or "reader"; None: the usual.
             answer_by: "point": the reader points at a stretch of the passages; "decode": a model
                 reads them and writes; None: the reader, where the bundled model read the documents
                 and nothing is asked for that only a model that writes can do.
             decode: the decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the model's.
-            quote: whether the answer must be an exact stretch of the text, or the phrase that it is
-                not there; None: as the profile says.
+            quote: whether the answer must be an exact stretch of the text: true is `answer_by`
+                "point", false is "decode".
             max_new_tokens: the longest answer in tokens; None: the profile's number.
             temperature, top_p, top_k, min_p, repetition_penalty, seed: how a model that writes
                 samples; None: as the profile says, else the likeliest token. The reader takes the
@@ -233,13 +249,13 @@ class Askable(ABC):
             stop=tuple(stop) or None,
         )
         named = self._model(model)
-        wanted = {"--decode": decode, "--no-quote": False if quote is False else None}
-        if self._points(named, gather_by, answer_by, wanted):
+        way = named_way(answer_by, quote)
+        if self._points(named, gather_by, way, {"--decode": decode}):
             point = {"most": passages, "tokens": gather, "gather_by": gather_by, "anyway": anyway}
             run = partial(self._point, question, tuple(before), point, named, on_shown)
             return AnswerStream(run) if stream else run(on_text or (lambda text: None))
         how: dict[str, Any] = {"gather": gather, "passages": passages, "gather_by": gather_by}
-        how |= {"decode": decode, "quote": quote, "before": tuple(before)}
+        how |= {"decode": decode, "before": tuple(before)}
         how["anyway"] = anyway
         if on_sending is not None:
             how["on_sending"] = on_sending

@@ -8,7 +8,7 @@ from typing import Any
 
 from longctx.core.ask.follow_up import Exchange
 from longctx.core.ask.gather import Passage
-from longctx.core.ask.quoting import Quote, Quoting
+from longctx.core.ask.quoting import Quote
 from longctx.core.ask.sentence import Sentence
 from longctx.core.ask.server.messages import Sent
 from longctx.core.contracts.policy import Spent
@@ -80,10 +80,9 @@ class Answer(Found):
         reassigned: the answer continued beyond the model's window, at reassigned positions.
         narrowed: fewer kept tokens were selected than usual, to leave room in the window for the
             answer.
-        tokens_per_s: speed after the first token; None: no token follows it, or it is a quotation.
-        quote: where the answer stands, if it is a quotation; None: it is none, or the passages have
-            no answer.
-        quoting: how a quotation was chosen; None: none was asked for.
+        tokens_per_s: speed after the first token; None: no token follows it, or the reader answers.
+        quote: where the answer stands, where the reader points at it; None: a model wrote it, or
+            the passages have no answer.
         sentence: the sentence that answers, of what the answer is based on; None: none has the
             answer or a word of the question in it.
         continues: earlier questions and answers that it was asked with.
@@ -104,7 +103,6 @@ class Answer(Found):
     narrowed: bool
     tokens_per_s: float | None
     quote: Quote | None = None
-    quoting: Quoting | None = None
     sentence: Sentence | None = None
     continues: tuple[Exchange, ...] = ()
     sent: Sent | None = None

@@ -15,7 +15,6 @@ from longctx.core.contracts.memory import Scores
 from longctx.core.contracts.policy import Policy
 from longctx.core.decode import policies
 from longctx.core.decode.policies import Decoding
-from longctx.core.kv.prompt import Prompt
 from longctx.core.retrieve.best_passages import Chosen
 from longctx.core.retrieve.lexical import PassageIndex
 from longctx.core.store.document import Document
@@ -33,7 +32,7 @@ class Question:
         decoding: how its answer is decoded.
         words: what is searched for: the user's own words, behind those of earlier questions that
             they refer to.
-        passages: the most passages to gather; None: the profile's number.
+        passages: the most passages to gather; None: as many as fit.
         own: of `words`, those of the question itself, by which lines are shown; empty: all.
         anyway: answer also where the text seems not to.
     """
@@ -66,7 +65,6 @@ class Begun:
         found: gives the tokens that the answer is based on; called once the answer is complete.
         question: tokens of the question in the template of the model that answers.
         read: the document's part of the prompt; None: the answer attends to what was kept.
-        cache: the prompt's keys and values; None: it was not read into a cache of its own.
     """
 
     policy: Policy
@@ -76,7 +74,6 @@ class Begun:
     found: Callable[[], Chosen]
     question: int
     read: Composed | None = None
-    cache: Prompt | None = None
 
 
 class Answering(Protocol):

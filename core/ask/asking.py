@@ -16,9 +16,8 @@ from longctx.core.ask.clock import Clock
 from longctx.core.ask.follow_up import Exchange, joined
 from longctx.core.ask.gathering import Gatherer
 from longctx.core.ask.looking import Looking
-from longctx.core.ask.quoting import quoted, quotes_by_default, require_quotable
-from longctx.core.ask.refusing import PHRASE, is_refusal, reluctant
-from longctx.core.ask.sentence import answering_sentence, quoted_sentence
+from longctx.core.ask.refusing import PHRASE, is_refusal
+from longctx.core.ask.sentence import answering_sentence
 from longctx.core.ask.state_checks import require_numbers
 from longctx.core.common.errors import StateMismatch
 from longctx.core.decode.decode import Generation
@@ -48,7 +47,6 @@ class Asking(Looking):
         decode: str | None = None,
         gather_by: str | None = None,
         passages: int | None = None,
-        quote: bool | None = None,
         before: Sequence[Exchange] = (),
         on_sending: "Callable[[Sent], None]" = lambda sent: None,
         on_based: Callable[[Based], None] | None = None,
@@ -66,9 +64,7 @@ class Asking(Looking):
             decode: decode policy, `NAME` or `NAME:OPTION=VALUE,...`; None: the setup's.
             gather_by: a gather source, of `gather_by.names()`; None: the profile's where passages
                 are recomputed, else the method answers from all that it kept.
-            passages: the most passages to put before the model; None: the profile's number.
-            quote: whether the answer must be a stretch of the passages, or the phrase that they
-                have none; None: as the profile says, where it can be.
+            passages: the most passages to put before the model; None: as many as fit.
             before: earlier questions and answers that the question refers to, in their order.
             on_sending: is told what is sent to another server, if one answers, before it is.
             on_based: is told what the answer was gathered from, once it is complete.
@@ -78,9 +74,8 @@ class Asking(Looking):
 
         Raises:
             UsageError: the question is empty or longer than the window, or the decode policy,
-                `gather_by` or `quote` is unknown or does not fit how the document is asked; or
-                another model would answer from what this one kept; or an option is not for
-                another server's.
+                `gather_by` is unknown or does not fit how the document is asked; or another model
+                would answer from what this one kept; or an option is not for another server's.
             LongctxError: `gather_by` needs scores that the document's method does not have.
             NoAnswer: another server was to answer, and does not.
         """
@@ -99,19 +94,15 @@ class Asking(Looking):
             if self.server is not None:
                 from longctx.core.ask.served import require_served  # few need what it imports
 
-                require_served(given, decode, quote)
+                require_served(given, decode)
                 encoded = self.engine.prompt.question(words)
                 asked = Question(*encoded, 0, gather, words=words, passages=passages, own=question)
                 asked = replace(asked, anyway=anyway)
                 return self._served(self.server, way, clock, asked, given, show, on_sending)
             decoding = answering.decoding if decode is None else policy(decode, answering.profile)
-            how = way, decoding, answering.files.eos_ids(), answering.files.tokenizer
-            quotes = quotes_by_default(answering.profile, *how) if quote is None else quote
-            if quote:
-                require_quotable(*how)
             encoded = self.engine.prompt.question(words)
             asked = Question(*encoded, limit, gather, decoding, words, passages, question, anyway)
-            return self._ask(way, clock, asked, sampling, show, quotes)
+            return self._ask(way, clock, asked, sampling, show)
 
         def leave_out(error: StateMismatch) -> None:
             if shown:  # another answer behind it would be taken for its end
@@ -131,7 +122,6 @@ class Asking(Looking):
         asked: Question,
         sampling: Sampling,
         on_text: Callable[[str], None],
-        quote: bool,
     ) -> tuple[Answer, Answering, Chosen]:
         answering, decoding = self.engine.answering, asked.decoding
         begun = way.begin(asked, lambda: clock.mark("gather_s"))
@@ -141,8 +131,6 @@ class Asking(Looking):
         verdict = judged(way.index, asked.words)
         if verdict[0] == NO and not asked.anyway:
             told = self._refused(begun, on_text, clock)
-        elif quote:
-            told = self._quoted(way, begun, asked.answer, on_text, clock)
         else:
             told = self._generated(begun, asked.answer, sampling, on_text, clock)
         counts = {"question": begun.question, "answer": told.pop("count")}
@@ -152,10 +140,8 @@ class Asking(Looking):
             "answered with %s tokens by %s, %s tokens/s", counts["answer"], decoding.name, rate
         )
         spent = decoded(decoding, told.pop("spent"))
-        chosen, span = begun.found(), told.pop("span", None)
-        if span is not None:
-            told["sentence"] = quoted_sentence(span)
-        elif asked.anyway or not is_refusal(told["answer"]):
+        chosen = begun.found()
+        if asked.anyway or not is_refusal(told["answer"]):
             query = query_of(way, asked)
             told["sentence"] = answering_sentence(way.documents, chosen, query, told["answer"])
         found = self._found(way, asked, chosen, counts, clock, verdict)
@@ -217,9 +203,7 @@ class Asking(Looking):
         answering = self.engine.answering
         ends = answering.files.eos_ids()
         parts = begun.policy, begun.hidden, begun.prompt, sampling, limit, ends
-        least = answering.profile.reading.refusal if begun.read else 0.0
-        first = reluctant(answering.files.tokenizer, least)
-        answer = Generation(answering.decoder, *parts, first=first)
+        answer = Generation(answering.decoder, *parts)
         answer.on_token = lambda: clock.mark("first_token_s")  # the first time counts
         text, whole = self._text(answer, on_text)
         rate = answer.tokens_per_s
@@ -230,28 +214,6 @@ class Asking(Looking):
             "spent": begun.policy.spent(),
             "tokens_per_s": None if rate is None else round(rate, 4),
         }
-
-    def _quoted(
-        self,
-        way: Answering,
-        begun: Begun,
-        limit: int,
-        on_text: Callable[[str], None],
-        clock: Clock,
-    ) -> dict[str, Any]:
-        """The same for a quotation; Ctrl-C leaves none."""
-        answering = self.engine.answering
-        parts = answering.decoder, answering.files.tokenizer, begun, way.documents
-        told: dict[str, Any] = {"answer": "", "count": 0, "stop": INTERRUPTED, "tokens_per_s": None}
-        try:
-            found = quoted(*parts, sorted(answering.files.eos_ids()), limit)
-        except KeyboardInterrupt:
-            return {**told, "spent": begun.policy.spent()}
-        clock.mark("first_token_s")
-        on_text(found.text)
-        told |= {"answer": found.text, "count": found.tokens, "stop": "end"}
-        told |= {"quote": found.quote, "quoting": found.quoting, "span": found.span}
-        return {**told, "spent": found.spent}
 
     def _text(self, answer: Generation, on_text: Callable[[str], None]) -> tuple[str, bool]:
         """The text of an answer, and whether it is complete; Ctrl-C keeps the text so far."""

@@ -1,8 +1,8 @@
-"""Composing: what was gathered becomes the document's part of a prompt.
+"""Composing: what was gathered becomes the document's part of a prompt, in the documents' order.
 
-The only place that decides in which order passages stand, what is between them and what tokens they
-are. A model with the tokenizer of the one that read the documents gets the stored tokens; another
-one gets the text, and tokenizes it. Knows nothing of how passages were chosen.
+The only place that decides what tokens passages are. A model with the tokenizer of the one that
+read the documents gets the stored tokens; another one gets the text, and tokenizes it. Knows
+nothing of how passages were chosen.
 """
 
 from abc import ABC, abstractmethod
@@ -18,27 +18,13 @@ from torch import Tensor
 from longctx.core.ask.gather import split
 from longctx.core.common.errors import StateMismatch
 from longctx.core.engine.setup import Engine
-from longctx.core.profile.reading import BEST_LAST, DOCUMENT, Reading
 from longctx.core.retrieve.best_passages import Chosen, Measure, Run
 from longctx.core.store.document import Document
 from longctx.core.store.shards import AGAIN
 from longctx.core.tokens.safe_splits import plain_backend
 
+DOCUMENT = "document"  # the order of passages in a prompt
 LONGEST = 16  # bytes of a token, on average, beyond which a text is not tokenized to be counted
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A piece of a prompt.
-
-    Attributes:
-        ids: (n,) token ids.
-        run: the documents' tokens [first, end) of one source whose text it is, numbered through all
-            documents; None: it is a separator.
-    """
-
-    ids: Tensor
-    run: Run | None
 
 
 @dataclass(frozen=True)
@@ -46,22 +32,16 @@ class Composed:
     """The document's part of a prompt.
 
     Attributes:
-        pieces: in the order in which the model reads them.
-        order: of the passages, one of ORDERS.
+        ids: (n,) token ids.
+        passages: how many runs of text they are.
     """
 
-    pieces: tuple[Piece, ...]
-    order: str
-
-    @property
-    def ids(self) -> Tensor:
-        """(n,) token ids."""
-        return torch.cat([torch.zeros(0, dtype=torch.long), *(piece.ids for piece in self.pieces)])
+    ids: Tensor
+    passages: int
 
     def told(self) -> dict[str, Any]:
-        """What is reported: tokens, separators included; passages; their order."""
-        passages = sum(piece.run is not None for piece in self.pieces)
-        return {"tokens": len(self.ids), "passages": passages, "order": self.order}
+        """What is reported: tokens; passages; their order."""
+        return {"tokens": len(self.ids), "passages": self.passages, "order": DOCUMENT}
 
 
 class Composer(ABC):
@@ -76,12 +56,6 @@ class Composer(ABC):
         self.engine, self._documents = engine, documents
         lengths = (document.manifest.tokens for document in documents)
         self._firsts = [*accumulate(lengths, initial=0)]
-        self._separator = engine.prompt.text(engine.profile.reading.separator)
-
-    @property
-    def reading(self) -> Reading:
-        """How the model reads passages."""
-        return self.engine.profile.reading
 
     def measure(self, passages: int | None, whole: int) -> Measure:
         """How passages are counted while they are chosen.
@@ -90,7 +64,7 @@ class Composer(ABC):
             passages: the most; None: as many as fit.
             whole: tokens of everything, from `total`.
         """
-        return Measure(passages, self.size, len(self._separator), whole)
+        return Measure(passages, self.size, whole)
 
     @abstractmethod
     def total(self, wanted: int | None) -> int:
@@ -101,28 +75,14 @@ class Composer(ABC):
         """Tokens of a run of the documents' tokens [first, end) of one source."""
 
     def composed(self, chosen: Chosen) -> Composed:
-        """The prompt's part: passages in the profile's order, with separators between them.
-
-        What has no passages (everything, or what a method's own rule chose) stands in the order of
-        the documents, without separators.
+        """The prompt's part: the chosen tokens in the order of the documents.
 
         Raises:
             StateMismatch: a document has tokens that its model does not have, or is damaged.
         """
         runs = _runs(chosen.tokens, self._borders())
-        ids = dict(zip(runs, self._ids(chosen.tokens, runs), strict=True))
-        if chosen.passages is None:
-            return Composed(tuple(Piece(ids[run], run) for run in runs), DOCUMENT)
-        pieces: list[Piece] = []
-        for run in _ordered(chosen.passages, self.reading.order):
-            if pieces and len(self._separator):
-                pieces.append(Piece(self._separator, None))
-            pieces.append(Piece(ids[run], run))
-        return Composed(tuple(pieces), self.reading.order)
-
-    def ids_of(self, run: Run) -> Tensor:
-        """The ids (n,) of one run by itself."""
-        return self._ids(torch.arange(*run), [run])[0]
+        ids = self._ids(chosen.tokens, runs)
+        return Composed(torch.cat([torch.zeros(0, dtype=torch.long), *ids]), len(runs))
 
     @abstractmethod
     def _ids(self, tokens: Tensor, runs: Sequence[Run]) -> list[Tensor]:
@@ -245,18 +205,11 @@ def token_ids(document: Document, tokens: Tensor, engine: Engine) -> Tensor:
 
 def everything(chosen: Chosen, total: int) -> Chosen:
     """The same scores, with all tokens."""
-    return replace(chosen, tokens=torch.arange(total), passages=None)
+    return replace(chosen, tokens=torch.arange(total))
 
 
 def _described(engine: Engine) -> str:
     return engine.files.tokenizer.backend_tokenizer.to_str()
-
-
-def _ordered(passages: Sequence[Run], order: str) -> list[Run]:
-    """Passages, best first, in the order in which they are read."""
-    if order == DOCUMENT:
-        return sorted(passages)
-    return [*reversed(passages)] if order == BEST_LAST else [*passages]
 
 
 def _runs(tokens: Tensor, borders: Sequence[int]) -> list[Run]:

@@ -14,7 +14,6 @@ from torch import Tensor
 from longctx.core.ask.answering import Begun, Question
 from longctx.core.ask.composing import composer_of, everything
 from longctx.core.ask.recompute import recompute
-from longctx.core.ask.reranking import reranked
 from longctx.core.common.errors import LongctxError
 from longctx.core.contracts.memory import Scores
 from longctx.core.decode import policies
@@ -105,15 +104,14 @@ class Gatherer(ABC):
         prompt, hidden = recompute(engine.decoder, *parts, question.reserved, options.observed)
         policy = policies.load(question.decoding.name).Policy(options, prompt, engine.window)
         ids = torch.cat(parts)
-        return Begun(policy, hidden, ids, fit.dropped, lambda: found, len(asked), read, prompt)
+        return Begun(policy, hidden, ids, fit.dropped, lambda: found, len(asked), read)
 
     def _wanted(self, question: Question) -> int | None:
         """Prefix and document tokens to put before the model that answers; None: all, or fail."""
         if question.gather is not None or self.gathers_by == METHOD:
             return self._gather if question.gather is None else question.gather
         answering = self._composer.engine
-        own = self._gather if answering is self._engine else _gather_of(answering)
-        return self._composer.reading.tokens or own
+        return self._gather if answering is self._engine else _gather_of(answering)
 
     def _asked(self, question: Question) -> Tensor:
         """The question's tokens for the model that answers."""
@@ -134,14 +132,8 @@ class Gatherer(ABC):
             LongctxError: the method has no scores to choose by, and not everything fits.
         """
         if self.gathers_by != METHOD:
-            most = question.passages
-            if most is None and question.gather is None:  # who asks for more text wants all of it
-                most = self._composer.reading.passages
-            measure = self._composer.measure(most, total)
-            ranked = self.ranked(question)
-            if most and count < total:
-                ranked = self._reranked(ranked, question)
-            return self._taken(ranked, [count], measure)[0]
+            measure = self._composer.measure(question.passages, total)
+            return self._taken(self.ranked(question), [count], measure)[0]
         if self._composer.engine is self._engine:
             return self._chosen(question, [count], self._edges)[0]
         if count >= total:
@@ -152,14 +144,6 @@ class Gatherer(ABC):
         found = self._chosen(question, counts, self._edges)
         fitting = (one for one in found if len(self._composer.composed(one).ids) <= count)
         return next(fitting, found[-1])
-
-    def _reranked(self, ranked: Ranked, question: Question) -> Ranked:
-        """Passages in the order of the model that answers; its profile says how many it reads."""
-        most = self._composer.reading.reranked
-        if not most:
-            return ranked
-        asked = self._asked(question)
-        return reranked(ranked, self._composer, asked, most)
 
     def find(self, question: Question, budgets: Sequence[int | None]) -> list[Chosen]:
         """The best tokens at each budget; they may exceed the window.

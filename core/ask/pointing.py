@@ -180,7 +180,9 @@ def _whole(span: Span) -> Span:
     document, source = span.excerpt.document, span.excerpt.source
     start, end = whole_answer(document, source, span.start, span.end)
     excerpt = Excerpt.of(document, source, start, end)
-    return Span(excerpt, start, end, excerpt.text)
+    snippet = excerpt.snippet
+    text = snippet.text[excerpt.low : snippet.since(end)]
+    return Span(excerpt, start, end, text)
 
 
 def _line(text: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from longctx.core.ask.answer import INTERRUPTED, Answer, Found
+from longctx.core.ask.composing import DOCUMENT
 from longctx.core.ask.gathering import Gatherer
 from longctx.core.ask.place import Passage
 from longctx.core.ask.refusing import PHRASE
@@ -20,7 +21,6 @@ from longctx.core.ask.server.messages import Sent
 from longctx.core.common.errors import UsageError
 from longctx.core.common.interrupts import check
 from longctx.core.passages.matching import Query
-from longctx.core.profile.reading import DOCUMENT
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve.best_passages import Chosen
 
@@ -61,14 +61,13 @@ class Serving:
     count: Callable[[str], int]
 
 
-def require_served(sampling: Sampling, decode: str | None, quote: bool | None) -> None:
+def require_served(sampling: Sampling, decode: str | None) -> None:
     """Refuses what no server can do.
 
     Raises:
         UsageError: an option for the models that run here.
     """
     given = {name: getattr(sampling, name) for name in UNKNOWN} | {"decode": decode}
-    given |= {"quote": quote or None}
     for name, value in given.items():
         if value is not None:
             flag = f"--{name.replace('_', '-')}"

@@ -47,7 +47,6 @@ class Generation:
         limit: most tokens of the answer.
         ends: token ids that end the answer.
         capture: whether steps may be captured in graphs, if the device has them.
-        first: changes the first token's logits (1, vocabulary); None: they stay as they are.
 
     Attributes:
         on_token: called for each chosen token, including one that ends the answer.
@@ -66,10 +65,9 @@ class Generation:
         limit: int,
         ends: set[int],
         capture: bool = True,
-        first: Callable[[Tensor], Tensor] | None = None,
     ):
         self._decoder, self._policy, self._hidden = decoder, policy, hidden
-        self._limit, self._ends, self._first = limit, ends, first
+        self._limit, self._ends = limit, ends
         self._stops = sampling.stop or ()
         alone = not isinstance(decoder, SplitDecoder)  # a graph is of one device
         choose, prompt = Chooser(sampling, decoder.device), prompt.to(decoder.device)
@@ -109,8 +107,7 @@ class Generation:
             self._steps.wait()
 
     def _tokens(self) -> Iterator[int]:
-        logits = self._decoder.logits(self._hidden)
-        self._steps.begin(self._first(logits) if self._first else logits)
+        self._steps.begin(self._decoder.logits(self._hidden))
         for number in range(1, self._limit + 1):
             chosen = self._steps.read(more=number < self._limit)  # waits for the device
             check()

@@ -117,11 +117,14 @@ def recorded(manifest: Manifest) -> Recorded:
     """What a document records about how it was read.
 
     A profile with a `threshold` predates retrieval by words and meaning together. Its `gather_by`
-    was `method` by default, so today's default replaces that.
+    was `method` by default, so today's default replaces that. `reading`, which older profiles have,
+    said how passages were put before a model that is gone.
     """
     own = manifest.profile
-    if isinstance(own, dict) and "threshold" in own:
-        gone = {"threshold", *(["gather_by"] if own.get("gather_by") == gather_by.METHOD else [])}
+    if isinstance(own, dict):
+        gone = {"threshold", "reading"}
+        if "threshold" in own and own.get("gather_by") == gather_by.METHOD:
+            gone.add("gather_by")
         own = {key: value for key, value in own.items() if key not in gone}
     return Recorded(manifest.model["name"], own, manifest.method, manifest.options)
 

@@ -38,7 +38,6 @@ from longctx.core.engine.choice import (
     profile_of,
 )
 from longctx.core.engine.staying import always, staying
-from longctx.core.kv.kept_prompts import KeptPrompts
 from longctx.core.model import narrow
 from longctx.core.model.adapter import Decoder
 from longctx.core.model.balance import Reading
@@ -102,7 +101,6 @@ class Engine:
     max_memory: int | None = None
     precision: str | None = None
     _decoder: Decoder | None = field(default=None, repr=False)
-    _kept_prompts: KeptPrompts = field(default_factory=KeptPrompts, repr=False, compare=False)
     _reader: Decoder | None = field(default=None, repr=False)
 
     @property
@@ -115,11 +113,6 @@ class Engine:
     def answering(self) -> "Engine":
         """The engine of the model that answers."""
         return self.answerer or self
-
-    @property
-    def kept_prompts(self) -> KeptPrompts:
-        """Prompts that the model has read, for later questions."""
-        return self.lender.kept_prompts if self.lender is not None else self._kept_prompts
 
     @property
     def decoder(self) -> Decoder:

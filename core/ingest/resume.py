@@ -19,7 +19,7 @@ from longctx.core.store.document import Document
 from longctx.core.store.library import Library
 from longctx.core.store.manifest import FINGERPRINT, UNITS, Manifest
 
-# What a profile says about answers only; `threshold` in older versions.
+# What a profile says about answers only; `reading` and `threshold` in older versions.
 OF_ANSWERS = ("sampling", "decode", "decoding", "gather_by", "reading", "threshold")
 
 

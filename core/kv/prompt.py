@@ -37,11 +37,6 @@ class Prompt(Memory):
         return next(iter(self.caches.values())).length
 
     @property
-    def held_bytes(self) -> int:
-        """Bytes of its buffers of keys and values."""
-        return sum(cache.held_bytes for cache in self.caches.values())
-
-    @property
     def windows(self) -> dict[int, int | None]:
         """Windows of the layers by their index, in tokens; None: full attention."""
         return {index: cache.layer.window for index, cache in self.caches.items()}
@@ -51,15 +46,6 @@ class Prompt(Memory):
         if layer.index not in self.caches:
             self.caches[layer.index] = LayerCache(layer, k, v, self.capacity)
         return self.caches[layer.index].read(q, k, v, self._observed)
-
-    def cut(self, length: int) -> None:
-        """Forgets all tokens but the first ones, so that others may follow these.
-
-        Args:
-            length: how many stay; the last queries are no longer known.
-        """
-        for cache in self.caches.values():
-            cache.cut(length)
 
     def fill(self, layers: Sequence[Layer], tokens: int, device: str, dtype: torch.dtype) -> None:
         """As if `tokens` tokens had been read, with random contents; to measure speed.
@@ -73,14 +59,6 @@ class Prompt(Memory):
             none = torch.empty(layer.kv_heads, 0, layer.head_dim, device=device, dtype=dtype)
             self.caches[layer.index] = LayerCache(layer, none, none, self.capacity)
             self.caches[layer.index].fill(tokens, self._observed)
-
-
-def prompt_bytes(layers: Sequence[Layer], tokens: int, itemsize: int) -> int:
-    """Bytes that a `Prompt` of so many tokens holds; `itemsize` is that of an element."""
-    capacity = -(-tokens // PAGE) * PAGE
-    parts = (3 if x.rope.length_dependent else 2 for x in layers)  # plain keys too
-    each = (n * x.kv_heads * x.head_dim for n, x in zip(parts, layers, strict=True))
-    return capacity * itemsize * sum(each)
 
 
 class LayerCache:
@@ -110,12 +88,6 @@ class LayerCache:
         # After `keep`: the positions (G, n) of the entries left, and the tokens there were before.
         self._places: Tensor | None = None
         self._before = 0
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of its buffers."""
-        held = [self.keys, self.values, *([] if self._plain is None else [self._plain])]
-        return sum(x.nbytes for x in held)
 
     @property
     def plain(self) -> Tensor | None:
@@ -175,15 +147,6 @@ class LayerCache:
         self._places, self._before = tokens, self.length
         self.keys, self.values = (_cut(x, tokens, room) for x in (self.keys, self.values))
         self._plain = None if self._plain is None else _cut(self._plain, tokens, room)
-
-    @torch.inference_mode()
-    def cut(self, length: int) -> None:
-        """Forgets all tokens but the first ones; before `keep` only."""
-        assert self._places is None
-        assert length <= self.length
-        if self._plain is not None and not self.layer.rope.same_basis(self.length, length):
-            self.keys[:, :length] = self._turned(self._plain[:, :length], 0, length)
-        self.length = length
 
     def fill(self, tokens: int, observed: int = 0) -> None:
         """Random contents; see `Prompt.fill`."""

@@ -20,7 +20,6 @@ from longctx.core.ingest.ingested import Ingested
 from longctx.core.ingest.job import Progress
 from longctx.core.measure.case import Case, CaseQuestion, Span, is_named
 from longctx.core.measure.journal import Record
-from longctx.core.profile.reading import Reading
 from longctx.core.profile.sampling import Sampling
 from longctx.core.retrieve import gather_by
 
@@ -147,13 +146,10 @@ def _holds(passage: Passage, span: Span) -> bool:
 
 def of_model(engine: Engine) -> Record:
     """Model and weights, profile with prompt and sampling, device and number format."""
-    profile = asdict(engine.profile)
-    if engine.profile.reading == Reading():
-        del profile["reading"]  # as in journals that are older than this key
     return {
         "model": engine.files.name,
         "weights": engine.files.fingerprint().weights,
-        "profile": profile,
+        "profile": asdict(engine.profile),
         **engine.recorded(),
     }
 

@@ -14,7 +14,6 @@ from longctx.core.common.errors import UsageError
 from longctx.core.common.records import Reader
 from longctx.core.profile import safe_yaml
 from longctx.core.profile.described import Described, Shape
-from longctx.core.profile.reading import Reading
 from longctx.core.profile.sampling import Sampling
 
 OWN = ("tiny",)  # models with a folder of their own in profiles/
@@ -71,7 +70,6 @@ class Profile:
         decoding: options by decode policy, overriding the policy's own defaults.
         gather_by: the gather source by which passages are recomputed or found, as `--gather-by`
             takes it.
-        reading: how these passages are put before the model.
     """
 
     name: str
@@ -87,7 +85,6 @@ class Profile:
     decode: str | None = None
     decoding: dict[str, dict[str, Any]] = field(default_factory=dict)
     gather_by: str = "hybrid"
-    reading: Reading = field(default_factory=Reading)
 
 
 def build(kind: type, values: Any, where: str, remedy: str = "Correct the profile.") -> Any:

@@ -30,14 +30,11 @@ class Chosen:
         scores: of all N tokens.
         tokens: (n,) the gathered ones, ascending.
         ranked: the passages that they were chosen from; None: a method's rule chose tokens.
-        passages: the gathered tokens, as runs of passages, best first; None: a method's rule chose
-            them, or everything was taken.
     """
 
     scores: Scores
     tokens: Tensor
     ranked: Ranked | None = None
-    passages: tuple[Run, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -47,13 +44,11 @@ class Measure:
     Attributes:
         most: passages; None: as many as fit.
         size: tokens that a run of the documents' tokens takes where it will be read.
-        between: tokens between two passages.
         whole: tokens that all documents take; None: as many as they have.
     """
 
     most: int | None = None
     size: Callable[[int, int], int] = lambda first, end: end - first
-    between: int = 0
     whole: int | None = None
 
 
@@ -74,8 +69,8 @@ def best_passages(
         measure: how tokens are counted, and the most runs.
 
     Returns:
-        For each count, runs of one source each, best first, which together with what is between
-        them take at most `count` tokens; None: everything fits.
+        For each count, runs of one source each, best first, which together take at most `count`
+        tokens; None: everything fits.
     """
     order = np.argsort(-ranked.scores, kind="stable")
     total = int(ranked.passages.first_tokens[-1])
@@ -94,7 +89,7 @@ def gathered(scores: Scores, ranked: Ranked, passages: tuple[Run, ...] | None) -
     taken = np.full(int(ranked.passages.first_tokens[-1]), passages is None)
     for first, end in passages or ():
         taken[first:end] = True
-    return Chosen(scores, torch.from_numpy(np.flatnonzero(taken)), ranked, passages)
+    return Chosen(scores, torch.from_numpy(np.flatnonzero(taken)), ranked)
 
 
 def token_scores(ranked: Ranked) -> Scores:
@@ -117,7 +112,7 @@ class _Runs:
     """The runs taken so far, in the order of the documents.
 
     Attributes:
-        used: tokens that they take, with what is between them.
+        used: tokens that they take.
     """
 
     def __init__(self, measure: Measure):
@@ -140,8 +135,7 @@ class _Runs:
             first, end, rank = min(first, run.first), max(end, run.end), min(rank, run.rank)
         new = _Taken(first, end, source, self._measure.size(first, end), rank)
         held = [*self._held[:low], new, *self._held[high:]]
-        gaps = self._measure.between * (1 - len(old) if self._held else 0)
-        used = self.used + gaps + new.size - sum(run.size for run in old)
+        used = self.used + new.size - sum(run.size for run in old)
         if used > most:
             return False
         self._held, self.used = held, used

@@ -83,12 +83,10 @@ def asked(
     placed: list[PlacedQuestion],
     readings: list[Reading],
     by: str | None = HYBRID,
-    quote: bool = False,
 ) -> Iterator[Row]:
     """Every question: what was gathered at each budget, and what was answered from each reading.
 
-    `by` is the gather source; None: as the document's method is asked. With `quote`, answers are
-    quotations; else as the profile says.
+    `by` is the gather source; None: as the document's method is asked.
     """
     for number, one in enumerate(placed, 1):
         words, accepted = one.query.question, one.query.answers
@@ -97,8 +95,7 @@ def asked(
         if by:
             row["gathered"] = [*map(one.is_among, session.gathered(words, by, BUDGETS))]
         for reading in readings:
-            how = {"gather_by": by, "passages": reading.passages, "quote": quote or None}
-            told = session.ask(words, reading.tokens, **how)
+            told = session.ask(words, reading.tokens, gather_by=by, passages=reading.passages)
             shown = told.sentence.text if told.sentence else ""
             row["answers"][str(reading)] = {
                 "answer": told.answer,
@@ -127,7 +124,7 @@ def measured(
         with Session(library, document.stem, setup) as session:
             items = [item for file in files for item in read_items(file)]
             placed = place(items, session.document)
-            yield document.stem, [*asked(session, placed, options.readings, by, options.quote)]
+            yield document.stem, [*asked(session, placed, options.readings, by)]
 
 
 def report(rows: dict[str, list[Row]], readings: list[Reading]) -> str:
@@ -180,7 +177,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("folders", type=Path, nargs="+", help="of documents and questions")
     parser.add_argument("--model", default="tiny", help="answers")
     parser.add_argument("--method", help="reads, and is asked in its own way, without a search")
-    parser.add_argument("--quote", action="store_true", help="answers are stretches of the text")
     parser.add_argument("--read-by", help="model that reads; by default the same one")
     parser.add_argument(
         "--readings",

@@ -32,7 +32,7 @@ FIND_KEYS = {
 }
 DECODED = {"policy", "attended_per_step", "refreshes", "held", "reassigned", "narrowed"}
 DECODED |= {"tokens_per_s"}
-KEYS = FIND_KEYS | DECODED | {"answer", "stop", "quote", "quoting", "sentence", "continues", "sent"}
+KEYS = FIND_KEYS | DECODED | {"answer", "stop", "quote", "sentence", "continues", "sent"}
 KEYS |= {"likely", "also_possible"}
 SENTENCE_KEYS = {"document", "source", "line", "place", "start", "end", "text", "marks"}
 PASSAGE_KEYS = {"document", "source", "line", "place", "start", "end", "score", "text"}
@@ -99,39 +99,6 @@ def test_without_the_answer_and_any_word_of_the_question_there_is_no_sentence(as
     parts = asking("ask", question).stdout.split("\n\n")
     assert len(parts) == 2
     assert "book.txt:" in parts[1]
-
-
-def test_a_quotation_is_cited_in_its_line(asking, shelf):
-    source = shelf.parent / "book.txt"
-    values = json.loads(asking("ask", QUESTION, "--json", "--quote").stdout)
-    quote = values["quote"]
-    assert source.read_bytes()[quote["start"] : quote["end"]].decode() == quote["text"]
-    assert values["answer"] == " ".join(quote["text"].split())
-    shown = asking("ask", QUESTION, "--quote")
-    assert shown.exit_code == 0
-    answer, cited, *passages = shown.stdout.removesuffix("\n").split("\n\n")
-    assert len(passages) <= 1
-    assert answer == clean(values["answer"])
-    held = values["sentence"]
-    assert held["start"] <= quote["start"] < quote["end"] <= held["end"]
-    assert [held["text"][low:high] for low, high in held["marks"]] == [quote["text"]]
-    assert cited.startswith(f"{source}:{held['place']}: ")
-    assert len(cited.splitlines()) == 1
-    assert not UNSEEN.search(shown.stdout)
-    hidden = asking("ask", QUESTION, "--quote", "--no-sources").stdout
-    assert hidden == f"{answer}\n"
-
-
-def test_quoting_is_a_setting(asking, monkeypatch):
-    monkeypatch.setenv("LONGCTX_QUOTE", "1")
-    assert json.loads(asking("ask", QUESTION, "--json").stdout)["quoting"] is not None
-    assert json.loads(asking("ask", QUESTION, "--json", "--no-quote").stdout)["quoting"] is None
-
-
-def test_quoting_what_cannot_go_back_is_refused(asking):
-    result = asking("ask", QUESTION, "--quote", "--decode", "quest")
-    assert result.exit_code == 2
-    assert "cannot quote with --decode quest" in result.stderr
 
 
 def test_json_is_one_object_and_nothing_else(asking, shelf):

@@ -63,12 +63,25 @@ def test_the_method_s_own_rule_may_choose_what_the_reader_reads(asking):
         (["--temperature", "0.7"], "the reader points at an answer and writes nothing"),
         (["--answer-by", "guess"], "unknown way to answer 'guess'"),
         (["--answer-by", "point", "--answer-model", "tiny"], "cannot take --answer-model"),
-        (["--answer-by", "point", "--no-quote"], "cannot take --no-quote"),
+        (["--answer-by", "point", "--no-quote"], "cannot take --no-quote with --answer-by point"),
+        (["--answer-by", "decode", "--quote"], "cannot take --quote with --answer-by decode"),
+        (["--quote", "--answer-model", "tiny"], "cannot take --answer-model"),
     ],
 )
 def test_what_the_reader_cannot_do_is_refused(asking, more, why):
     done = asking("ask", QUESTION, *more)
     assert (done.exit_code, why in done.stderr) == (2, True), done.stderr
+
+
+def test_quoting_is_pointing_and_a_setting(asking, monkeypatch):
+    monkeypatch.setenv("LONGCTX_QUOTE", "1")
+    for more, policy in (
+        ((), "point"),
+        (("--model", "tiny"), "point"),
+        (("--no-quote",), "dense"),
+    ):
+        told = json.loads(asking("ask", QUESTION, "--json", *more).stdout)
+        assert told["policy"]["name"] == policy
 
 
 def test_an_earlier_question_is_put_before(asking, tmp_path):

@@ -372,24 +372,6 @@ def test_answers_in_batches_are_those_that_transformers_generates(random_answere
     assert len(set(answers)) > 1
 
 
-def test_the_change_of_first_tokens_reaches_no_later_one(model_folder):
-    answerer = Answerer(str(model_folder), "cpu", "fp32")
-    prompts = [np.arange(20, 50, dtype=np.int32), np.arange(60, 79, dtype=np.int32)]
-
-    def only_101(logits: torch.Tensor) -> torch.Tensor:
-        changed = torch.full_like(logits, -torch.inf)
-        changed[:, 101] = 0
-        return changed
-
-    answerer.first = only_101
-    started = answerer.answers(prompts, [5, 5])
-    answerer.first = None
-    longer = [np.append(prompt, 101).astype(np.int32) for prompt in prompts]
-    expected = answerer.answers(longer, [4, 4])
-    first = answerer.files.tokenizer.decode([101])
-    assert started == [(first + rest).strip() for rest in expected]
-
-
 # --- the command ---
 
 

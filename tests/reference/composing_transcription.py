@@ -1,4 +1,4 @@
-"""A literal transcription of how passages are gathered and composed: sets of tokens, and loops.
+"""A literal transcription of how passages are gathered: sets of tokens, and loops.
 
 It knows the rules as docs/commands.md tells them, and nothing of the code.
 """
@@ -26,7 +26,6 @@ def chosen(
     count: int,
     most: int | None,
     size: Callable[[Run], int],
-    between: int,
 ) -> list[Run]:
     """The runs of passages, best first; the best passage fits.
 
@@ -47,7 +46,7 @@ def chosen(
         touches = any(a <= end and first <= b and source_of(a) == source for a, b in before)
         if not touches and most is not None and len(before) == most:
             break
-        if sum(map(size, after)) + between * (len(after) - 1) <= count:
+        if sum(map(size, after)) <= count:
             taken, passed = more, 0
             kept.append(number)
         else:
@@ -61,14 +60,3 @@ def chosen(
         return min(best_first.index(number) for number in inside)
 
     return sorted(runs, key=rank)
-
-
-def composed(
-    passages: list[Run], order: str, separator: list[int], ids_of: Callable[[Run], list[int]]
-) -> list[int]:
-    """The token ids of passages, best first, as the model reads them."""
-    placed = {"document": sorted(passages), "best-first": passages, "best-last": passages[::-1]}
-    ids: list[int] = []
-    for number, run in enumerate(placed[order]):
-        ids += (separator if number else []) + ids_of(run)
-    return ids

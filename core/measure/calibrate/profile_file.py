@@ -101,9 +101,6 @@ def _changed(before: Profile) -> dict[str, Any]:
     if before.sampling != Sampling():
         given = asdict(before.sampling).items()
         found["sampling"] = {key: value for key, value in given if value is not None}
-    usual_reading = asdict(usual.reading)
-    if differs := {k: v for k, v in asdict(before.reading).items() if v != usual_reading[k]}:
-        found["reading"] = differs
     return found
 
 

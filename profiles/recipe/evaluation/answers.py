@@ -5,12 +5,11 @@ left and masked. Knows nothing of cases or of right answers.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from longctx.core.common.device import choose_device, choose_dtype, dtype_name
@@ -28,10 +27,9 @@ class Answerer:
     Attributes:
         files: its files and tokenizer.
         backend: tokenizes documents; special tokens written in them are plain text.
-        first: changes the logits (B, vocabulary) of answers' first tokens, as `ask` does.
 
     Args:
-        name: a folder in Hugging Face format, or any other model that `ask` takes, such as `small`.
+        name: a folder in Hugging Face format, or any other model that `ask` takes.
         device: auto, cpu, mps, cuda or cuda:N.
         dtype: auto, bf16, fp16 or fp32.
     """
@@ -49,7 +47,6 @@ class Answerer:
         )
         self._model = model.to(self._device).eval()
         self._ends = sorted(self.files.eos_ids())
-        self.first: Callable[[Tensor], Tensor] | None = None
 
     def room(self, right: str) -> int:
         """Tokens that show whether an answer is exactly this one: a few more than it has."""
@@ -103,17 +100,8 @@ class Answerer:
             do_sample=False,
             eos_token_id=self._ends,
             pad_token_id=0,  # after an answer's end, and ignored
-            logits_processor=[self._processed(ids.shape[1])],
         )
         return [self._text(row) for row in out[:, ids.shape[1] :].tolist()]
-
-    def _processed(self, prompt: int) -> Callable[[Tensor, Tensor], Tensor]:
-        """Applies `first` where the prompts, of so many tokens, have just been read."""
-
-        def process(seen: Tensor, logits: Tensor) -> Tensor:
-            return self.first(logits) if self.first and seen.shape[1] == prompt else logits
-
-        return process
 
     def _text(self, row: list[int]) -> str:
         stop = next((place for place, token in enumerate(row) if token in self._ends), len(row))

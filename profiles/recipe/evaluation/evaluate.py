@@ -4,7 +4,7 @@
         --frames profiles/tiny/heldout-frames.yaml --prose BOOKS --code SOURCES --log LOGS \\
         --squad dev.jsonl.xz --held-out BOOK --train-text BOOKS --out results
 
-MODEL is `small`, `tiny` or a folder, and is run by plain transformers; paths are files (also .xz,
+MODEL is `tiny` or a folder, and is run by plain transformers; paths are files (also .xz,
 .gz) or folders. What is given decides what is measured. Writes results.json and results.md, prints
 the latter, and reports progress on standard error. `--cases 10 --lengths 1024` is a first look on a
 CPU.
@@ -21,7 +21,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from longctx.core.ask.refusing import PHRASE, reluctant
+from longctx.core.ask.refusing import PHRASE
 from longctx.core.measure.eval.frames import Heldout
 from longctx.core.profile.prompt import PromptEncoder
 from longctx.profiles.recipe.data.corpus import read_records
@@ -62,7 +62,7 @@ def refusal(
 ) -> list[Trial]:
     """Asks cases, half of which have no answer in their document.
 
-    A refusal is the phrase of the frames or the one that quoting knows: models learnt either.
+    A refusal is the phrase of the frames or that of `ask`: models learnt either.
     """
     trials, phrases = [], (heldout.absent_answer, PHRASE)
     for length in lengths:
@@ -110,7 +110,6 @@ def _parts(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The parts of the report, each as soon as it is known."""
     answerer = Answerer(options.model, options.device, options.dtype)
     profile = profile_of(answerer.files, options.profile)
-    answerer.first = reluctant(answerer.files.tokenizer, profile.reading.refusal)
     prompt = PromptEncoder(profile.prompt, answerer.files.tokenizer)
     haystacks = _haystacks(options, answerer.backend)
     parameters = answerer.files.num_parameters()
@@ -149,7 +148,7 @@ def _haystacks(options: argparse.Namespace, backend: Tokenizer) -> dict[str, Hay
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="small, tiny, or a folder in Hugging Face format")
+    parser.add_argument("model", help="tiny, or a folder in Hugging Face format")
     parser.add_argument("--frames", type=Path, help="YAML file of held-out frames")
     for name in HAYSTACKS:
         text = f"files (also .xz, .gz) or folders of {name} to hide needles in"

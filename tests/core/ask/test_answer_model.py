@@ -12,10 +12,8 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from longctx.core.ask import candidates, gathering
-from longctx.core.ask.answering import Question
 from longctx.core.ask.asking import Asking
 from longctx.core.ask.joint_session import JointSession
-from longctx.core.ask.reranking import reranked
 from longctx.core.ask.session import Session
 from longctx.core.common.errors import UsageError
 from longctx.core.engine import setup as engines
@@ -34,7 +32,7 @@ name: other
 window: 250
 prompt: {prefix: "<s>read this:\\n", question: "\\n\\n{question}\\nsay:"}
 max_new_tokens: 5
-reading: {tokens: 140, passages: 2, order: best-first, separator: "\\n\\n"}
+methods: {reform: {gather: 140}}
 """
 
 
@@ -108,13 +106,13 @@ def ids_of(folder: Path, text: str) -> list[int]:
 @pytest.mark.parametrize("names", [("book",), ("second", "book")])
 def test_the_prompt_is_the_passages_text_in_its_own_tokens(opened, other, prompts, by, names):
     session = opened(*names)
-    answer = session.ask(QUESTION, sampling=FEW, gather_by=by)
+    answer = session.ask(QUESTION, sampling=FEW, gather_by=by, passages=2)
     ((hidden, (prefix, document, question)),) = prompts
     assert prefix == [0, *ids_of(other, "read this:\n")]
     assert question == ids_of(other, f"\n\n{QUESTION}\nsay:")
-    first, *rest = (ids_of(other, passage.text) for passage in answer.passages)
-    assert document == sum((ids_of(other, "\n\n") + part for part in rest), first)
-    assert len(rest) == 1 or by != "bm25"
+    in_order = sorted(answer.passages, key=lambda one: (names.index(one.document), one.start))
+    assert document == [i for passage in in_order for i in ids_of(other, passage.text)]
+    assert len(in_order) == 2 or by != "bm25"
     model = AutoModelForCausalLM.from_pretrained(other).eval()
     prompt = torch.tensor([[*itertools.chain(prefix, document, question)]])
     with torch.inference_mode():
@@ -127,19 +125,15 @@ def test_the_prompt_is_the_passages_text_in_its_own_tokens(opened, other, prompt
     if 1 not in said.tolist():  # it did not end
         assert tokenizer.decode(said).strip().rstrip("\ufffd") == answer.answer.rstrip("\ufffd")
     assert answer.state["model"] != answer.state["answer_model"] == str(other)
-    read = {"tokens": len(document), "passages": 1 + len(rest), "order": "best-first"}
+    read = {"tokens": len(document), "passages": len(in_order), "order": "document"}
     assert answer.state["read"] == read
     assert answer.tokens["question"] == len(question)
     assert len(prefix) + len(document) <= 140
 
 
-def test_citations_are_the_documents(opened, library, setup, other):
+def test_citations_are_the_documents(opened, library):
     with_other = opened("book").ask(QUESTION, 200, FEW, gather_by="bm25", passages=2)
-    text = Path(other / "profile.yaml").read_text()
-    reading = text[text.index("reading:") :]
-    (other.parent / "same.yaml").write_text(Path(setup.profile).read_text() + reading)
-    alone = {"answer_model": None, "answer_profile": None}
-    session = opened("book", profile=str(other.parent / "same.yaml"), **alone)
+    session = opened("book", answer_model=None, answer_profile=None)
     own = session.ask(QUESTION, 200, FEW, gather_by="bm25", passages=2)
     assert with_other.passages[0] == own.passages[0]
     raw = (library.parent / "book.txt").read_bytes()
@@ -241,17 +235,3 @@ def test_what_cannot_be_is_refused(opened):
         opened("book", answer_model="./no-such", answer_profile=None)
     with pytest.raises(UsageError, match="leaves no room"):
         opened("book").ask("boat " * 400)
-
-
-def test_what_another_model_found_is_reranked_by_the_one_that_answers(opened, other, tmp_path):
-    text = PROFILE.replace("order: best-first", "order: best-first, reranked: 6")
-    (tmp_path / "profile.yaml").write_text(text)
-    session = opened("book", answer_profile=str(tmp_path / "profile.yaml"))
-    asked = Question(*session.engine.prompt.question(QUESTION), 3, words=QUESTION)
-    way = session._way(QUESTION, None)
-    begun = way.begin(asked, lambda: None).found()
-    own = way._composer.engine.prompt.question(QUESTION)[0]
-    again = reranked(way.ranked(asked), way._composer, own, 6)
-    assert begun.ranked.scores.tolist() == pytest.approx(again.scores.tolist())
-    usual = opened("book")._way(QUESTION, None).begin(asked, lambda: None).found()
-    assert usual.ranked.scores.tolist() != pytest.approx(again.scores.tolist())

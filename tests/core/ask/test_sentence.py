@@ -8,7 +8,6 @@ import pytest
 import torch
 from small_documents import HEADER
 
-from longctx.core.ask.quoting import with_name
 from longctx.core.ask.sentence import LONGEST, answering_sentence, quoted_sentence
 from longctx.core.contracts.memory import Scores
 from longctx.core.passages.matching import Query
@@ -175,15 +174,6 @@ def test_a_quotation_is_shown_in_its_sentences(documents_of):
     assert data[found.start : found.end].decode() == found.text == WRAPPED.strip()
     assert [found.text[low:high] for low, high in found.marks] == [words.decode()]
     assert found.start > len(WRAPPED)
-
-
-@pytest.mark.parametrize(("low", "words"), [(0, "Margit \u00d6rrock"), (7, "\u00d6rrock")])
-def test_a_quotation_has_the_first_word_of_a_name_in_its_passage(documents_of, low, words):
-    (document,) = documents_of([(WRAPPED, "utf-8")])
-    excerpt = Excerpt.of(document, 0, low, 60)
-    found = with_name(Quotation(excerpt, 7, 14, "\u00d6rrock"))
-    assert (found.text, found.end) == (words, 14)
-    assert WRAPPED.encode()[found.start : found.end].decode() == words
 
 
 def by_hand(text: str, runs, scores, answer: str, query: Query):

@@ -243,7 +243,6 @@ def test_sampling_that_the_protocol_has_is_sent_and_other_refused(asked, broken)
         {"sampling": Sampling(min_p=0.1)},
         {"sampling": Sampling(repetition_penalty=1.1)},
         {"decode": "dense"},
-        {"quote": True},
     ):
         with pytest.raises(UsageError, match="with --answer-with"):
             asked(**refused)

@@ -190,7 +190,7 @@ def test_the_json_object_has_the_documented_keys(library, book, setup_random):
     assert set(values) == {
         *("schema_version", "question", "answer", "found", "evidence", "documents", "passages"),
         *("tokens", "timings", "state", "stop", "policy", "attended_per_step", "refreshes"),
-        *("held", "reassigned", "narrowed", "tokens_per_s", "sentence", "quote", "quoting"),
+        *("held", "reassigned", "narrowed", "tokens_per_s", "sentence", "quote"),
         *("continues", "sent", "likely", "also_possible"),
     }
     assert set(values["passages"][0]) == {

@@ -73,8 +73,8 @@ def test_a_token_has_the_score_of_its_passage():
 
 
 @pytest.mark.parametrize("seed", [1, 2, 4])
-@pytest.mark.parametrize(("most", "between", "each"), [(None, 0, 1), (2, 0, 1), (3, 7, 2)])
-def test_passages_are_those_of_the_transcription(seed, most, between, each):
+@pytest.mark.parametrize(("most", "each"), [(None, 1), (2, 1), (3, 2)])
+def test_passages_are_those_of_the_transcription(seed, most, each):
     generator = np.random.default_rng(seed)
     sizes = [generator.integers(1, 160, count).tolist() for count in (30, 2, 20, 1, 12)]
     passages = passages_of(sizes[:3], sizes[3:])
@@ -88,10 +88,10 @@ def test_passages_are_those_of_the_transcription(seed, most, between, each):
         scores = generator.integers(0, 9 + 90 * trial, len(passages)).astype(float)
         ranked_ = Ranked(passages, scores, scores, None)
         counts = [350, 700, 1300]
-        got = best_passages(ranked_, counts, Measure(most, size, between, 10**6))
+        got = best_passages(ranked_, counts, Measure(most, size, 10**6))
         for count, taken in zip(counts, got, strict=True):
             known = [(*run, source) for run, source in zip(runs, sources, strict=True)]
-            given = (known, scores.tolist(), count, most, lambda run: size(*run), between)
+            given = (known, scores.tolist(), count, most, lambda run: size(*run))
             assert [*taken] == transcription.chosen(*given)
             tokens = gathered(token_scores(ranked_), ranked_, taken).tokens.tolist()
             assert tokens == sorted(t for run in taken for t in range(*run))

@@ -59,7 +59,9 @@ def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
 
 def warn_of_answer(answer: "Answer", anyway: bool) -> None:
     """What to know before trusting an answer: whether the text has it, and how it was decoded."""
-    if answer.found == "unsure":
+    if (answer.state.get("read") or {}).get("language_known") is False:
+        note("the reader knows English alone: this is the sentence that fits best, not the answer")
+    elif answer.found == "unsure":
         note("unsure: only some of the question's words occur together; read the passages")
     remedy = "" if anyway else "; --anyway asks the model all the same"
     _warn_of_doubt(answer.found, answer.documents, remedy)

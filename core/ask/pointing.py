@@ -25,7 +25,7 @@ from longctx.core.passages.quotable import Excerpt, Span
 from longctx.core.passages.whole import is_list, wants_whole, whole_answer
 from longctx.core.reader import weights
 from longctx.core.reader.choosing import Candidate, choose
-from longctx.core.reader.pointing import reader, to_be_read
+from longctx.core.reader.pointing import knows, reader, to_be_read
 from longctx.core.retrieve.best_passages import run_of
 from longctx.core.retrieve.evidence import NO, UNSURE, YES, judged
 from longctx.core.retrieve.lexical import PassageIndex
@@ -92,12 +92,15 @@ def pointed_answer(
     read = reader(device).point(question, [one.to_read() for one in stretches])
     search = searched.ranked.scores[numbers] if numbers else np.zeros(0)
     candidates = choose(question, [one.text for one in stretches], search, read)
+    known = not stretches or _known(stretches[0])
+    if not known:  # the search knows better where to look
+        candidates.sort(key=lambda candidate: candidate.places[0].passage)
     clock.mark("first_token_s")
-    found, evidence = _verdict(searched, candidates)
+    found, evidence = _verdict(searched, candidates, known)
     spans = [_span(stretches, one.places[0].passage, one) for one in candidates[: ALSO + 1]]
     given = bool(spans) and (anyway or found != NO)
     pointed = spans[0] if given else None
-    if pointed is not None and wants_whole(question):
+    if pointed is not None and (wants_whole(question) or not known):
         spans[0] = _whole(pointed)
     answer = _line(spans[0].text) if given else PHRASE
     on_text(answer)
@@ -130,14 +133,16 @@ def pointed_answer(
         tokens_per_s=None,
         quote=quotes[0] if given else None,
         sentence=quoted_sentence(pointed) if pointed is not None else None,
-        likely=round(candidates[0].likely, 4) if given else None,
+        likely=round(candidates[0].likely, 4) if given and known else None,
         also_possible=tuple(
             Possible(quote, round(one.likely, 4))
             for quote, one in zip(quotes[given:], candidates[given:], strict=False)
+            if known
         )[:ALSO],
     )
     name = weights.config().name
     reading = {"tokens": values["gathered"], "passages": len(numbers), "order": "rank"}
+    reading["language_known"] = known
     _log.info("%s read %s passages: %s", name, len(numbers), result.timings)
     result = replace(result, state={"answer_model": name, "read": reading})
     return result, Based(tuple(searched.documents), searched.ranked)
@@ -152,9 +157,21 @@ def _best(ranked: Ranked, most: int, tokens: int | None) -> list[int]:
     return order[: max(1, int((sums <= tokens).sum()))].tolist()
 
 
-def _verdict(searched: Searched, candidates: Sequence[Candidate]) -> tuple[str, float | None]:
-    """Whether the text answers, by the reader; and the share of the question's words in it."""
-    _, evidence = judged(searched.index, searched.words)
+def _known(one: Stretch) -> bool:
+    """Whether the reader knows the language of a passage."""
+    return knows(one.text, one.document.manifest.language)
+
+
+def _verdict(
+    searched: Searched, candidates: Sequence[Candidate], known: bool
+) -> tuple[str, float | None]:
+    """Whether the text answers, and the share of the question's words in it.
+
+    By the reader; in a language that it does not know, by the words.
+    """
+    by_words, evidence = judged(searched.index, searched.words)
+    if not known:
+        return UNSURE if by_words == YES else by_words, evidence
     if not candidates:
         return NO, evidence
     likely, config = candidates[0].likely, weights.config()

@@ -21,6 +21,8 @@ STEP = 32  # lengths are filled up to a multiple of this
 BATCH = {"cpu": 4, "cuda": 16}  # passages that are read side by side
 SPANS = 3  # stretches of a passage
 READ = {"cpu": 32, "cuda": 64}  # passages that are read for a question
+LANGUAGES = ("en", "")  # ISO 639-1 codes of what it was trained on; "": unknown, as of code or logs
+_SPELLED = 0x0400  # from here on its vocabulary has characters at best: Cyrillic and on
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,18 @@ def reader(device: str) -> Reader:
 def to_be_read(device: str) -> int:
     """How many passages are read for a question there."""
     return READ.get(device.partition(":")[0], READ["cpu"])
+
+
+def knows(text: str, language: str) -> bool:
+    """Whether the reader can read a text: its language, and the script of most of its letters.
+
+    Args:
+        text: a passage.
+        language: of its document, as an ISO 639-1 code; "" for unknown.
+    """
+    letters = [character for character in text if character.isalpha()]
+    spelled = sum(ord(letter) < _SPELLED for letter in letters)
+    return language in LANGUAGES and 2 * spelled >= len(letters)
 
 
 def _filled(length: int) -> int:

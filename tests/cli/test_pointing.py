@@ -125,3 +125,41 @@ def test_why_and_how_get_a_whole_sentence_or_list(asking, tmp_path):
     ]
     assert told["quote"]["text"].endswith("3. Open the valve.")
     assert told["sentence"]["text"] in told["quote"]["text"]
+
+
+GERMAN = """\
+Der Leuchtturm auf der Klippe wurde von Ingrid Halvorsen gehalten, und zwar bis zum Jahr 1902.
+
+Ihr Bruder Tobias war der Bootsbauer im Hafen, und er hat auch Seile verkauft.
+"""
+RUSSIAN = """\
+Маяк на скале хранила Ингрид Халворсен, и она жила там до зимы 1902 года.
+
+Её брат Тобиас чинил лодки в гавани, и он также продавал канаты.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "sentence"),
+    [
+        (GERMAN, "Wer hat den Leuchtturm auf der Klippe gehalten?", GERMAN.partition("\n")[0]),
+        (RUSSIAN, "Кто хранил маяк на скале?", RUSSIAN.partition("\n")[0]),
+    ],
+)
+def test_what_it_cannot_read_is_answered_with_a_sentence(
+    asking, tmp_path, text, question, sentence
+):
+    (tmp_path / "turm.txt").write_text(text)
+    assert asking("ingest", tmp_path / "turm.txt", "--model", "tiny").exit_code == 0
+    done = asking("ask", question, "--doc", "turm")
+    assert done.stdout.startswith(f"{sentence}\n")
+    assert "the reader knows English alone" in done.stderr
+    told = json.loads(asking("ask", question, "--doc", "turm", "--json").stdout)
+    assert told["answer"] == sentence
+    assert (told["found"], told["likely"], told["also_possible"]) == ("unsure", None, [])
+    assert told["state"]["read"]["language_known"] is False
+
+
+def test_english_is_known(asking):
+    told = json.loads(asking("ask", QUESTION, "--json").stdout)
+    assert told["state"]["read"]["language_known"] is True

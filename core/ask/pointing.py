@@ -85,44 +85,27 @@ def pointed_answer(
         StateMismatch: a document is damaged.
         LongctxError: the reader's files are missing or damaged.
     """
-    numbers = _best(searched.ranked, most or to_be_read(device), tokens)
-    passages = searched.ranked.passages
-    stretches = [stretch(searched.documents, passages, number) for number in numbers]
-    clock.mark("gather_s")
-    read = reader(device).point(question, [one.to_read() for one in stretches])
-    search = searched.ranked.scores[numbers] if numbers else np.zeros(0)
-    candidates = choose(question, [one.text for one in stretches], search, read)
-    known = not stretches or _known(stretches[0])
-    if not known:  # the search knows better where to look
-        candidates.sort(key=lambda candidate: candidate.places[0].passage)
-    clock.mark("first_token_s")
-    found, evidence = _verdict(searched, candidates, known)
-    spans = [_span(stretches, one.places[0].passage, one) for one in candidates[: ALSO + 1]]
-    given = bool(spans) and (anyway or found != NO)
-    pointed = spans[0] if given else None
-    if pointed is not None and (wants_whole(question) or not known):
+    read = _read(searched, question, device, clock, most, tokens)
+    candidates = read.candidates
+    found, evidence = _verdict(searched, candidates, read.known)
+    spans = [_span(read.stretches, one) for one in candidates[: ALSO + 1]]
+    pointed = spans[0] if spans and (anyway or found != NO) else None
+    if pointed is not None and (wants_whole(question) or not read.known):
         spans[0] = _whole(pointed)
-    answer = _line(spans[0].text) if given else PHRASE
-    on_text(answer)
-    best = candidates[0].places[0].passage if given else None
-    values = _gathered(searched, numbers, best, question)
-    quotes = [_quote(span, stretches, one) for span, one in zip(spans, candidates, strict=False)]
-    result = Answer(
+    text = PHRASE if pointed is None else _line(spans[0].text)
+    on_text(text)
+    values = _gathered(searched, read, pointed is not None, question)
+    passages, name = values.pop("passages"), weights.config().name
+    answer = Answer(
         question=question,
         found=found,
         evidence=evidence,
         documents=[document.manifest.name for document in searched.documents],
-        passages=values.pop("passages"),
-        tokens={
-            "document": 0,
-            "question": 0,
-            "answer": len(answer.split()),
-            "dropped": 0,
-            **values,
-        },
+        passages=passages,
+        tokens={"question": 0, "answer": len(text.split()), "dropped": 0, **values},
         timings=clock.timings(),
-        state={},
-        answer=answer,
+        state={"answer_model": name, "read": read.as_dict(values["gathered"])},
+        answer=text,
         stop="end",
         policy={"name": NAME},
         attended_per_step=None,
@@ -131,21 +114,65 @@ def pointed_answer(
         reassigned=False,
         narrowed=False,
         tokens_per_s=None,
-        quote=quotes[0] if given else None,
-        sentence=quoted_sentence(pointed) if pointed is not None else None,
-        likely=round(candidates[0].likely, 4) if given and known else None,
-        also_possible=tuple(
-            Possible(quote, round(one.likely, 4))
-            for quote, one in zip(quotes[given:], candidates[given:], strict=False)
-            if known
-        )[:ALSO],
     )
-    name = weights.config().name
-    reading = {"tokens": values["gathered"], "passages": len(numbers), "order": "rank"}
-    reading["language_known"] = known
-    _log.info("%s read %s passages: %s", name, len(numbers), result.timings)
-    result = replace(result, state={"answer_model": name, "read": reading})
-    return result, Based(tuple(searched.documents), searched.ranked)
+    _log.info("%s read %s passages: %s", name, len(passages), answer.timings)
+    quotes = [_quote(*pair, read.stretches) for pair in zip(spans, candidates, strict=False)]
+    possible = [
+        Possible(quote, round(one.likely, 4))
+        for quote, one in zip(quotes, candidates, strict=False)
+    ]
+    if pointed is not None:
+        sentence, likely = quoted_sentence(pointed), possible.pop(0).likely
+        answer = replace(answer, quote=quotes[0], sentence=sentence, likely=likely)
+    if not read.known:
+        possible, answer = [], replace(answer, likely=None)
+    answer = replace(answer, also_possible=tuple(possible[:ALSO]))
+    return answer, Based(tuple(searched.documents), searched.ranked)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What was read.
+
+    Attributes:
+        numbers: of the passages, best first by the search.
+        stretches: the passages.
+        candidates: what they may answer, best first.
+        known: the reader knows the language of the best passage.
+    """
+
+    numbers: list[int]
+    stretches: list[Stretch]
+    candidates: list[Candidate]
+    known: bool
+
+    def as_dict(self, tokens: int) -> dict[str, Any]:
+        """What is reported of it, of so many tokens."""
+        told = {"tokens": tokens, "passages": len(self.numbers), "order": "rank"}
+        return {**told, "language_known": self.known}
+
+
+def _read(
+    searched: Searched,
+    question: str,
+    device: str,
+    clock: Clock,
+    most: int | None,
+    tokens: int | None,
+) -> _Read:
+    """Reads the best passages; arguments as of `pointed_answer`."""
+    ranked = searched.ranked
+    numbers = _best(ranked, most or to_be_read(device), tokens)
+    stretches = [stretch(searched.documents, ranked.passages, number) for number in numbers]
+    clock.mark("gather_s")
+    pointed = reader(device).point(question, [one.to_read() for one in stretches])
+    search = ranked.scores[numbers] if numbers else np.zeros(0)
+    candidates = choose(question, [one.text for one in stretches], search, pointed)
+    known = not stretches or _known(stretches[0])
+    if not known:  # the search knows better where to look
+        candidates.sort(key=lambda candidate: candidate.places[0].passage)
+    clock.mark("first_token_s")
+    return _Read(numbers, stretches, candidates, known)
 
 
 def _best(ranked: Ranked, most: int, tokens: int | None) -> list[int]:
@@ -179,9 +206,10 @@ def _verdict(
     return verdict, evidence
 
 
-def _span(stretches: Sequence[Stretch], number: int, candidate: Candidate) -> Span:
+def _span(stretches: Sequence[Stretch], candidate: Candidate) -> Span:
     """The stretch at which a candidate stands first."""
-    return _at(stretches[number], candidate.places[0].start, candidate.places[0].end)
+    place = candidate.places[0]
+    return _at(stretches[place.passage], place.start, place.end)
 
 
 def _at(one: Stretch, start: int, end: int) -> Span:
@@ -208,7 +236,7 @@ def _line(text: str) -> str:
     return "\n".join(line for line in lines if line) if is_list(text) else " ".join(lines)
 
 
-def _quote(span: Span, stretches: Sequence[Stretch], candidate: Candidate) -> Quote:
+def _quote(span: Span, candidate: Candidate, stretches: Sequence[Stretch]) -> Quote:
     """Where a candidate stands, and where else."""
 
     def place(span: Span) -> dict[str, Any]:
@@ -219,21 +247,19 @@ def _quote(span: Span, stretches: Sequence[Stretch], candidate: Candidate) -> Qu
     return Quote(**place(span), text=span.text, also=also)
 
 
-def _gathered(
-    searched: Searched, numbers: Sequence[int], best: int | None, question: str
-) -> dict[str, Any]:
+def _gathered(searched: Searched, read: _Read, answered: bool, question: str) -> dict[str, Any]:
     """The passages that were read, that of the answer first, and how many tokens they have."""
     ranked = searched.ranked
     table, first_tokens = ranked.passages, ranked.passages.first_tokens
     query = Query(question, searched.index.word_weights(question), None, searched.index.languages)
-    order = list(numbers)
-    if best is not None:
-        order.insert(0, order.pop(best))
+    order = list(read.numbers)
+    if answered:
+        order.insert(0, order.pop(read.candidates[0].places[0].passage))
     found = []
     for number in order:
         owner, (first, end) = int(table.documents[number]), run_of(table, number)
         low, document = int(first_tokens[owner]), searched.documents[owner]
         passage = passage_of(document, first - low, end - low, torch.zeros(0), query)
         found.append(replace(passage, score=round(float(ranked.scores[number]), 6)))
-    gathered = sum(int(table.lengths[number]) for number in numbers)
+    gathered = sum(int(table.lengths[number]) for number in order)
     return {"passages": found, "gathered": gathered, "document": int(first_tokens[-1])}

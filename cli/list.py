@@ -59,6 +59,8 @@ def _total(documents: list[dict[str, Any]]) -> dict[str, Any]:
 def status(told: dict[str, Any]) -> str:
     """The status in a summary, with the progress of an incomplete reading."""
     read = f" ({told['tokens']:,} tokens so far)" if told["status"] == "reading" else ""
+    if told.get("encoded") is not None:
+        read = f" ({told['encoded'] / max(told['tokens'], 1):.0%} encoded)"
     return f"{told['status']}{read}{', default' if told.get('default') else ''}"
 
 

@@ -14,6 +14,7 @@ from longctx.cli.ingest.results import show, tell_many
 from longctx.cli.interrupt import PRESSED_AGAIN, code_of, within
 from longctx.cli.program import Interrupted, finish, interrupted, tell
 from longctx.cli.run import current
+from longctx.core.ingest.job import INDEXING
 
 if TYPE_CHECKING:
     from longctx.core.ingest.ingested import Ingested
@@ -42,14 +43,17 @@ class Stop:
         self.many: Each | None = None
         self.by_others = self.by_cluster = False
         self._heard = False  # of a reading, which has something to save
+        self._phase, self._drafted = "", False  # of this run: words are kept
 
     def note(self, state: "Progress", document: str = "") -> None:
         """Notes the progress of the reading, and the document if there are several."""
         self._kept, self._document, self._heard = state.kept, document, True
+        self._drafted |= self._phase == INDEXING != state.phase
+        self._phase = state.phase
 
     def note_done(self) -> None:
         """Notes that a document is done; nothing is known about the next one yet."""
-        self._kept = None
+        self._kept, self._phase, self._drafted = None, "", False
 
     def leave(self, code: int) -> NoReturn:
         """Reports what was read of a followed file, or which of many files are finished.
@@ -100,6 +104,10 @@ class Stop:
             tell_many(self.many, self._json)
 
     def _remedy(self) -> str:
+        words = " Until then `ask` and `find` use its words." if self._drafted else ""
+        return f"{self._how_to_go_on()}{words}"
+
+    def _how_to_go_on(self) -> str:
         if self.by_others:
             return "The same command goes on from what is kept."
         if self._kept is None:

@@ -38,7 +38,9 @@ def pointed_at(manifest: "Facts") -> bool:
     """Whether the reader answers from a document unless the user names another way.
 
     The bundled model has read it, and keeps embeddings or nothing: who keeps keys and values asked
-    for a method that answers from these.
+    for a method that answers from these. From a draft nothing else can answer.
     """
+    if manifest.is_draft:
+        return True
     keeps = manifest.is_bare or EMBEDDINGS in manifest.groups
     return manifest.model["name"] == BUNDLED and keeps

@@ -71,7 +71,11 @@ class Document(Askable):
 
     @property
     def status(self) -> str:
-        """ "complete", "reading" (unfinished), or "damaged" (`as_dict` says why, as `error`)."""
+        """One of four words.
+
+        "complete"; "draft": not encoded to its end, so that only its passages can be used;
+        "reading": unfinished, without that; "damaged": `as_dict` says why, as `error`.
+        """
         return self._known.status
 
     @property
@@ -115,7 +119,7 @@ class Document(Askable):
 
     def summary(self) -> dict[str, Any]:
         """What `longctx list --json` says of it, but for `default`; `bytes` is its text's size."""
-        return listed(self._known)
+        return listed(self._known, self.library._store())
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `longctx show --json`."""

@@ -303,8 +303,9 @@ class Library(Ingesting):
         if not self.path.exists():
             return []
         with no_collection():
-            known, default = self._store().facts_and_latest()
-            told = [*map(listed, known)]
+            store = self._store()
+            known, default = store.facts_and_latest()
+            told = [listed(facts, store) for facts in known]
         for facts, each in zip(known, told, strict=True):
             each["default"] = facts.folder == default
             if each["default"]:

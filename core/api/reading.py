@@ -15,6 +15,7 @@ from longctx.core.common.collection import no_collection
 from longctx.core.common.errors import LongctxError, UsageError
 from longctx.core.store.library import Library as Store
 from longctx.core.store.naming import called_after
+from longctx.core.store.shards import FOR_WORDS
 
 if TYPE_CHECKING:
     from longctx.core.engine.choice import Setup
@@ -293,7 +294,8 @@ def standing(
     try:
         store = Store.open(library)
         wanted = store.folder_named(append) if append else name or called_after(paths[0])
-        return store.document(wanted, partial).manifest
+        needed = FOR_WORDS if partial else None  # a draft counts as unfinished
+        return store.document(wanted, partial, needed).manifest
     except LongctxError:
         if append:
             raise

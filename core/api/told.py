@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from longctx.core.store.facts import Facts
 
 if TYPE_CHECKING:
+    from longctx.core.store.library import Library
     from longctx.core.store.manifest import Manifest
 
 _NEVER = 253_370_764_800 * 10**9  # ns: the year 9999, the last of Python's, in any time zone
@@ -34,10 +35,12 @@ def created(facts: Facts) -> datetime | None:
     return datetime.fromtimestamp(facts.saved // 10**9, UTC) if 0 < facts.saved < _NEVER else None
 
 
-def listed(facts: Facts) -> dict[str, Any]:
-    """What `longctx list --json` says of a document, but for `default`."""
+def listed(facts: Facts, store: "Library") -> dict[str, Any]:
+    """What `longctx list --json` says of a document in a library, but for `default`."""
     told, saved = summary(facts), created(facts)
     told["saved"] = saved and saved.isoformat()
+    how = store.encoded(facts.folder) if facts.is_draft else None
+    told["encoded"] = how and how.done
     return told
 
 

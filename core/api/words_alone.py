@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from longctx.core.api.opening import Chosen, told_changed, told_left_out, told_unfinished
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from longctx.core.retrieve.lexical import PassageIndex
     from longctx.core.retrieve.ranked import Ranked
     from longctx.core.store.document import Document
+    from longctx.core.store.drafts import Encoded
+    from longctx.core.store.library import Library
 
 T = TypeVar("T")
 NOTHING = "no document can be searched"
@@ -39,6 +41,7 @@ class Opened:
         load_s: seconds to open them.
         named: the user named each; otherwise one that turns out to be damaged is left out.
         note: is told of that.
+        drafts: by name, how far the encoding of each that is a draft is.
     """
 
     documents: "Sequence[Document]"
@@ -49,6 +52,7 @@ class Opened:
     load_s: float
     named: bool = True
     note: Callable[[str], None] = lambda text: None
+    drafts: "dict[str, Encoded]" = field(default_factory=dict)
     _dense: "tuple[PassageIndex, DenseIndex] | None" = None
 
     def without_damaged(self, attempt: Callable[[], T]) -> T:
@@ -123,6 +127,11 @@ class Opened:
             sought = replace(sought, answers=Answers(self.documents, passages, query, chosen))
         return source.rank(sought)
 
+    def _without_vectors(self, gather_by: str) -> list[str]:
+        """Names of the documents that were to have vectors and have none, for a search by them."""
+        without = [] if vectors(gather_by) == "unused" else self.dense.without
+        return [name for name in without if name not in self.drafts]
+
     def state(self, gather_by: str, hits: "Sequence[Hit]") -> dict[str, Any]:
         """The JSON fields on the state searched, without model, device and number format.
 
@@ -138,7 +147,8 @@ class Opened:
             "checked_bytes": self.checked_bytes,
             "method": ", ".join(dict.fromkeys(each.method for each in facts)),
             "gathered_by": gather_by,
-            "without_vectors": [] if vectors(gather_by) == "unused" else self.dense.without,
+            "without_vectors": self._without_vectors(gather_by),
+            "words_only": [how.as_dict(name) for name, how in self.drafts.items()],
             "counted_again": [*self.index.counted_again],
             **{"model": facts[0].model["name"], "device": None, "dtype": None},
         }
@@ -190,20 +200,33 @@ def open_for_words(chosen: Chosen, note: Callable[[str], None]) -> Iterator[Open
             raise none_left(NOTHING, skipped)
         sources = [source for document in documents for source in document.manifest.sources]
         changed = changed_sources(sources)
-        tell(documents, changed, note)
+        drafts = tell(documents, changed, note, chosen.store)
         load_s = time.perf_counter() - started
         told = skipped if isinstance(several, Candidates) else None
         facts, index = [Facts.of(each.manifest) for each in documents], PassageIndex(*documents)
-        yield Opened(tuple(documents), facts, index, changed, told, load_s, named, note)
+        opened = Opened(tuple(documents), facts, index, changed, told, load_s, named, note)
+        opened.drafts = drafts
+        yield opened
 
 
-def tell(documents: "list[Document]", changed: list[str], note: Callable[[str], None]) -> None:
-    """Tells people what they should know of documents that are searched."""
+def tell(
+    documents: "list[Document]", changed: list[str], note: Callable[[str], None], store: "Library"
+) -> "dict[str, Encoded]":
+    """Tells people what they should know of documents that are searched.
+
+    Returns:
+        By name, how far the encoding of each that is a draft is.
+    """
+    drafts: dict[str, Encoded] = {}
     for document in documents:
         manifest = document.manifest
-        if manifest.status != "complete":
+        if manifest.is_draft and (how := store.encoded(manifest.folder)):
+            drafts[manifest.name] = how
+            note(f"{manifest.name}: {how.usable}")
+        elif manifest.status == "reading":
             note(told_unfinished(manifest))
         for group, error in document.damage.items():
             note(f"{manifest.name} is searched without its {group}: {error.what}")
     for name in changed:
         note(told_changed(name))
+    return drafts

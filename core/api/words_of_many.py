@@ -43,7 +43,7 @@ class OpenedMany(Opened):
         documents = [self.documents[owner] for owner in dict.fromkeys(owners)]
         sources = [source for document in documents for source in document.manifest.sources]
         self.changed = changed_sources(sources)
-        tell(documents, self.changed, self.note)
+        self.drafts |= tell(documents, self.changed, self.note, _lazy(self).library)
 
 
 @contextmanager

@@ -192,6 +192,7 @@ class Looking(ABC):
             "method": way.name,
             "gathered_by": way.gathers_by,
             "without_vectors": [*way.without],
+            "words_only": [],  # a session has what was encoded
             "counted_again": [*way.index.counted_again],
             "model": self.engine.files.name,
             "device": self.engine.device,

@@ -19,6 +19,7 @@ from longctx.core.engine.disk import expected_in_room
 from longctx.core.engine.opening import make_again
 from longctx.core.engine.setup import Engine, memory_told, prepare
 from longctx.core.ingest.document_reading import DocumentReading
+from longctx.core.ingest.draft import Drafting
 from longctx.core.ingest.identity import CannotGoOn
 from longctx.core.ingest.ingested import Ingested, as_it_was
 from longctx.core.ingest.job import NOBODY, Job, Observer
@@ -126,6 +127,10 @@ def read_sources(
     fields = {**header(engine), "title": title, "units": units, "encoder": encoder}
     with store.writer(name, fields, anew, differs, updates=bool(old)) as writer:
         old = as_opened(store, old)
+        if not store.is_finished(name):
+            own = (fields, differs, job.replace, writer.require_own, observer)
+            with _leaving_nothing_empty(writer):
+                writer.drafted = Drafting(store, name, engine, *own).of(sources)
         try:
             reading = read_in(job, observer, engine, sources, writer, expected, old=old)
         except CannotGoOn as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # which import torch
     from longctx.core.engine.setup import Engine
 
 
-ENCODING = "encoding passages"  # a phase of progress
+INDEXING, ENCODING = "indexing words", "encoding passages"  # phases of progress
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class Overall:
 class Progress:
     """The progress of an ingest.
 
-    When all is read, its passages may be encoded, and bytes, tokens and time are then those of this
-    phase.
+    Before the model reads anything, words may be indexed and passages encoded; bytes, tokens and
+    time are then those of this phase.
 
     Attributes:
         total: bytes of all sources; None if unknown, as for a stream.
@@ -115,7 +115,7 @@ class Progress:
         kept: tokens that the last checkpoint holds.
         time_ms: time since the reading began.
         overall: of many documents, the progress of all.
-        phase: empty while the document is read, else ENCODING.
+        phase: empty while the model reads the document, else INDEXING or ENCODING.
     """
 
     total: int | None

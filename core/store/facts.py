@@ -7,7 +7,7 @@ them in one file. This module reads none.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from longctx.core.store.manifest import UNITS, Manifest
+from longctx.core.store.manifest import DRAFT, UNITS, Manifest
 from longctx.core.store.naming import shown
 from longctx.core.store.shards import FOR_WORDS, PARTS, VECTORS, WORDS
 
@@ -91,6 +91,11 @@ class Facts:
     def has_vectors(self) -> bool:
         """As `Manifest.has_vectors`."""
         return VECTORS in self.groups
+
+    @property
+    def is_draft(self) -> bool:
+        """As `Manifest.is_draft`."""
+        return self.status == DRAFT
 
     @property
     def is_bare(self) -> bool:

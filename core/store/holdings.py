@@ -13,6 +13,7 @@ from longctx.core.common.errors import NotFound, UsageError
 from longctx.core.common.nearest import nearest
 from longctx.core.store.catalogue import MANY, Catalogue
 from longctx.core.store.confined import Confined
+from longctx.core.store.drafts import Encoded, encoded
 from longctx.core.store.facts import UNKNOWN, Facts, Stamp
 from longctx.core.store.manifest import Manifest
 from longctx.core.store.naming import (
@@ -28,10 +29,12 @@ from longctx.core.store.naming import (
 )
 from longctx.core.store.places import (
     DOCUMENTS,
+    DRAFTS,
     UNFINISHED,
     LibraryFolders,
     age,
     describe,
+    is_complete,
     keeps_nothing,
 )
 
@@ -47,11 +50,12 @@ class Holdings:
     def documents(self) -> list[Manifest]:
         """Manifests of all documents, then of unfinished ones; a damaged one says what is wrong.
 
-        What a killed reading left before its first checkpoint is none.
+        An unfinished one is described by its draft, if it has one. What a killed reading left
+        before its first checkpoint is none.
         """
         with no_collection():
-            folders = [folder for folder in self.folders() if not self._is_left(folder)]
-            return [describe(folder) for folder in folders]
+            begun = self._begun()  # first: they are moved to the others
+            return [describe(folder) for folder in (*self._places.folders(DOCUMENTS), *begun)]
 
     def facts(self) -> list[Facts]:
         """The facts of all documents, in the order of `documents`, without reading each manifest.
@@ -67,12 +71,28 @@ class Holdings:
         with no_collection():
             unfinished = self._unfinished()
             stamps = self._places.stamps()
-            waiting = {facts.folder: facts.saved for facts in unfinished if _is_whole(facts)}
+            waiting = {each.folder: each.saved for each in unfinished if each.status != "reading"}
             return self._complete(stamps) + unfinished, _latest(waiting, stamps)
 
     def _unfinished(self) -> list[Facts]:
-        begun = self._places.folders(UNFINISHED)
-        return [_facts(folder) for folder in begun if not self._is_left(folder)]
+        return [_facts(folder) for folder in self._begun()]
+
+    def _begun(self) -> list[Confined]:
+        """The folders of documents that are not in their place: the draft, where there is one."""
+        unfinished = {folder.name: folder for folder in self._places.folders(UNFINISHED)}
+        drafts = self._places.drafts()
+        drafts = {
+            n: f for n, f in drafts.items() if n not in unfinished or not is_complete(unfinished[n])
+        }
+        kept = {n: f for n, f in unfinished.items() if not self._is_left(f)}
+        return [*(kept | drafts).values()]
+
+    def encoded(self, folder: str) -> Encoded | None:
+        """How far the encoding of a document is; None: it has no draft, or is complete."""
+        if folder not in self._places.drafts():
+            return None
+        draft, begun = self._places.draft(folder), self._places.unfinished(folder)
+        return encoded(describe(draft), describe(begun), self._places.is_held(begun))
 
     def _complete(self, stamps: dict[str, Stamp | None]) -> list[Facts]:
         """The facts of the documents in their place, by folder."""
@@ -99,16 +119,22 @@ class Holdings:
         )
 
     def folders(self) -> list[Confined]:
-        """Folders of all documents, then of unfinished ones, whatever is in them."""
-        return self._places.folders(DOCUMENTS) + self._places.folders(UNFINISHED)
+        """Folders of all documents, then of unfinished ones and drafts, whatever is in them."""
+        places = DOCUMENTS, UNFINISHED, DRAFTS
+        return [folder for place in places for folder in self._places.folders(place)]
 
     def names(self) -> list[str]:
         """Names of the folders of all complete documents."""
         return sorted(self._places.complete())
 
     def latest(self) -> str:
-        """The folder's name of the document completed last; NotFound where there is none."""
+        """The folder's name of the document completed, or drafted, last.
+
+        Raises:
+            NotFound: there is none.
+        """
         waiting = {folder.name: age(folder) for folder in self._places.waiting()}
+        waiting = {name: age(folder) for name, folder in self._places.drafts().items()} | waiting
         if not (found := _latest(waiting, self._places.stamps())):
             raise NotFound(
                 f"the library '{self.path}' has no document", remedy="Run `longctx ingest` first"
@@ -189,14 +215,18 @@ class Holdings:
     def is_there(self, folder: str) -> bool:
         """Whether there is anything of the document in this folder."""
         # The unfinished first: it is moved to the finished ones.
-        places = self._places.unfinished(folder), self._places.finished(folder)
+        of = self._places
+        places = of.draft(folder), of.unfinished(folder), of.finished(folder)
         return any(place.is_dir() or place.is_link() for place in places) or (
             self._places.aside(folder).exists()
         )
 
+    def is_finished(self, folder: str) -> bool:
+        """Whether a document is in its place, sound or damaged."""
+        return self._places.finished(folder).exists()
+
     def _described(self, folder: str) -> Manifest:
-        finished = self._places.finished(folder)
-        return describe(finished if finished.exists() else self._places.unfinished(folder))
+        return describe(self._places.best(folder))
 
     def _shown(self, folder: str) -> str:
         """The name of the document in a folder; the folder's, where there is none."""
@@ -205,7 +235,7 @@ class Holdings:
     def known(self, name: str, manifest: Manifest) -> Facts:
         """The facts of the document in folder `name`, whose manifest was just read."""
         stamp = self._places.stamp(name) if manifest.status == "complete" else None
-        folder = self._places.unfinished(name)
+        folder = self._places.best(name)
         return Facts.of(manifest, stamp or (age(folder), *UNKNOWN[1:]))
 
     def _no_document(self, name: str) -> NotFound:

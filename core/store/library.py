@@ -8,20 +8,29 @@ a document holds.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from longctx.core.common.errors import NotFound, UsageError
+from longctx.core.common.errors import Locked, LongctxError, NotFound, UsageError
 from longctx.core.store.confined import Confined
 from longctx.core.store.document import Document
+from longctx.core.store.drafts import drafting, encoded, not_encoded
 from longctx.core.store.durable import storing
 from longctx.core.store.holdings import Holdings
 from longctx.core.store.library_file import LibraryFile
 from longctx.core.store.manifest import MANIFEST, Manifest
 from longctx.core.store.naming import NAME, folder_of, require_name
-from longctx.core.store.places import DOCUMENTS, UNFINISHED, describe, is_complete, write_title
+from longctx.core.store.places import (
+    DOCUMENTS,
+    DRAFTS,
+    UNFINISHED,
+    describe,
+    is_complete,
+    write_title,
+)
 from longctx.core.store.reopening import Longer
 from longctx.core.store.shard_writer import SHARD_ROWS
+from longctx.core.store.shards import FOR_WORDS
 from longctx.core.store.writer import Writer, unfenced
 from longctx.core.store.writing import begun_in, resumable, writing
 
@@ -58,9 +67,9 @@ class Library(Holdings):
         Raises:
             NotFound: there is none.
         """
-        for folder in (self._places.finished(name), self._places.unfinished(name)):
-            if folder.exists() and not self._is_left(folder):
-                return describe(folder)
+        folder = self._places.best(name)
+        if folder.exists() and not self._is_left(folder):
+            return describe(folder)
         return self.document(name).manifest
 
     def document(
@@ -71,7 +80,8 @@ class Library(Holdings):
         Args:
             name: the document's, or its folder's.
             partial: also open the last checkpoint of a document whose reading was stopped.
-            needed: the groups that it is opened for; None: all.
+            needed: the groups that it is opened for; None: all. For those of its text and
+                passages, the draft of a document will do.
 
         Raises:
             UsageError: several documents are meant.
@@ -79,13 +89,13 @@ class Library(Holdings):
             Locked: another process is writing it.
             StateMismatch: it is damaged, or of another format version.
         """
-        return Document(self._folder_of(self._existing(name), partial), needed=needed)
+        return Document(self._folder_of(self._existing(name), partial, needed), needed=needed)
 
     def opened(
         self, folder: str, partial: bool = False, needed: Collection[str] | None = None
     ) -> Document:
         """Open the document in this folder; as `document`, for a folder that is known."""
-        return Document(self._folder_of(folder, partial), needed=needed)
+        return Document(self._folder_of(folder, partial, needed), needed=needed)
 
     @contextmanager
     def reading(
@@ -104,10 +114,12 @@ class Library(Holdings):
         self, name: str, partial: bool = False, needed: Collection[str] | None = None
     ) -> Iterator[Document]:
         """As `reading`, for the name of a folder that is known."""
-        folder = self._folder_of(name, partial)
-        with self._places.shared(folder):
+        folder = self._folder_of(name, partial, needed)
+        with ExitStack() as held:
+            held.enter_context(self._places.shared(folder))
             if not folder.is_dir():  # published or removed since we looked
-                folder = self._folder_of(name, partial)
+                folder = self._folder_of(name, partial, needed)
+                held.enter_context(self._places.shared(folder))
             yield Document(folder, needed=needed)
 
     @contextmanager
@@ -164,6 +176,21 @@ class Library(Holdings):
             begun = begun_in(self._places.unfinished(finished.name))
             yield Longer(Document(finished), begun, self._places, fence=check)
 
+    def draft(self, name: str) -> Document | None:
+        """The draft in folder `name`, for whoever writes the document; None: there is none.
+
+        Raises:
+            StateMismatch: it is damaged.
+        """
+        has = self._places.has_draft(name)
+        return Document(self._places.draft(name), needed=FOR_WORDS) if has else None
+
+    def drafting(
+        self, name: str, header: dict, fence: Callable[[], None]
+    ) -> AbstractContextManager[Writer]:
+        """Write the draft in folder `name`, for whoever writes the document: see `drafts.py`."""
+        return drafting(self._places, name, header, fence)
+
     def is_waiting(self, name: str) -> bool:
         """Whether a complete document waits for the readers of the one that it replaces."""
         return is_complete(self._places.unfinished(self._existing(name)))
@@ -215,7 +242,10 @@ class Library(Holdings):
 
             self._prepare(name, replace, f"{REPLACED}.")
             begun = self._places.unfinished(name)
-            resumable(begun, replace, lambda manifest: "that reading can still be gone on with")
+            goes_on = "that reading can still be gone on with"
+            resumable(begun, replace, lambda manifest: goes_on)
+            if self._places.has_draft(name) and not replace:
+                raise UsageError(f"'{self._shown(name)}' was begun", goes_on, f"{REPLACED}.")
             self._places.empty(folder, name)
             try:
                 yield folder, publish
@@ -239,7 +269,7 @@ class Library(Holdings):
                 raise self._no_document(name)
         with ExitStack() as held:
             for name in names:
-                held.enter_context(self._places.alone(name, UNFINISHED, DOCUMENTS))
+                held.enter_context(self._places.alone(name, UNFINISHED, DOCUMENTS, DRAFTS))
             for name in names:
                 with storing(self._places.finished(name)):
                     for place in self._all_of(name):
@@ -248,7 +278,8 @@ class Library(Holdings):
     def _all_of(self, name: str) -> tuple[Confined, ...]:
         """Where something of a document may be."""
         places = self._places
-        return places.aside(name), places.finished(name), places.unfinished(name)
+        shown = places.draft(name), places.finished(name)  # the second hides the first
+        return places.aside(name), *shown, places.unfinished(name)
 
     def rename(self, name: str, new: str) -> None:
         """Give a complete document another name, and its folder with it.
@@ -274,11 +305,13 @@ class Library(Holdings):
             raise UsageError(f"the document '{called}' exists", remedy="Choose another name")
         target = self._places.finished(new)
         alone = self._places.alone
-        with alone(name, UNFINISHED, DOCUMENTS), alone(new, UNFINISHED):
+        with alone(name, UNFINISHED, DOCUMENTS, DRAFTS), alone(new, UNFINISHED):
             if not source.is_dir():  # published or removed since we looked
                 source = self._folder_of(name, partial=False)
-            if target.exists() or self._places.unfinished(new).exists():
+            others = target, self._places.unfinished(new), self._places.draft(new)
+            if any(folder.exists() for folder in others):
                 raise UsageError(f"the document '{called}' exists", remedy="Choose another name")
+            self._places.delete(self._places.draft(name), name)  # of before it was complete
             write_title(source, None if new == called else called)
             with storing(target):
                 source.replace(target)
@@ -311,18 +344,29 @@ class Library(Holdings):
                 raise self._no_document(name)
             yield finished, check or unfenced
 
-    def _folder_of(self, name: str, partial: bool) -> Confined:
+    def _folder_of(
+        self, name: str, partial: bool, needed: Collection[str] | None = None
+    ) -> Confined:
         """The folder of a complete document or, with `partial`, of the last checkpoint.
 
         Args:
             name: the folder's.
             partial: whether an unfinished one will do.
+            needed: the groups that are needed; None: all. Where they are those of text and
+                passages, the draft will do.
         """
         finished, unfinished = self._places.finished(name), self._places.unfinished(name)
         if finished.is_dir() or finished.is_link():
             return finished
         if is_complete(unfinished):  # only its last rename is missing
             return unfinished
+        if self._places.has_draft(name):
+            if needed is not None and FOR_WORDS.issuperset(needed):
+                return self._places.draft(name)
+            if not (partial and describe(unfinished).tokens):
+                raise self._not_encoded(name)
+        if finished.is_dir():  # published since we looked
+            return finished
         if not unfinished.is_dir():
             raise self._no_document(name)
         with self._places.shared(unfinished):  # raises Locked, which names its writer
@@ -336,6 +380,18 @@ class Library(Holdings):
             "Run the same ingest command again"
             + ("; until then, `ask --partial` asks what was read." if begun.tokens else "."),
         )
+
+    def _not_encoded(self, name: str) -> LongctxError:
+        """The error for a draft where the encoding is needed."""
+        draft, begun = self._places.draft(name), self._places.unfinished(name)
+        held = None
+        try:
+            with self._places.shared(begun):
+                pass
+        except Locked as error:
+            held = error
+        how = encoded(describe(draft), describe(begun), held is not None)
+        return not_encoded(describe(draft).name, how, held)
 
     def _prepare(self, name: str, replace: bool, remedy: str) -> None:
         """Make room for a writer: what an earlier run completed is published first."""

@@ -24,6 +24,7 @@ from longctx.core.store.confined import Confined
 from longctx.core.store.shards import AGAIN, Shard, damaged
 
 FORMAT = 4  # the version of the format; no other is read
+DRAFT = "draft"  # the status of a draft: see `drafts.py`
 UNITS = ("document", "source")  # what was read as one text
 MANIFEST = "manifest.json"
 MANIFEST_BYTES = 1 << 26  # limit for a manifest that is read
@@ -98,10 +99,10 @@ class SourceRecord:
 class Manifest:
     """What a document records of itself; `docs/format.md` describes every field.
 
-    `folder` is the folder's name and not stored. `status` is "complete", "reading", or, only in the
-    list of a library, "damaged"; then `report` says why under "error". `title` is None where the
-    document is called as its folder is. `units` is "source" where each source was read on its own
-    after the prefix, not after the sources before it. `language` is the one that its words
+    `folder` is the folder's name and not stored. `status` is "complete", "draft", "reading", or,
+    only in the list of a library, "damaged"; then `report` says why under "error". `title` is None
+    where the document is called as its folder is. `units` is "source" where each source was read on
+    its own after the prefix, not after the sources before it. `language` is the one that its words
     are counted in: an ISO 639-1 code, or "" where it is unknown. `encoder` names the weights that
     make the vectors of its passages, or is "" where it has none.
     """
@@ -137,6 +138,11 @@ class Manifest:
     def has_vectors(self) -> bool:
         """Whether it has files of its passages' vectors, sound or damaged."""
         return any(shard.group == shards.VECTORS for shard in self.shards)
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether it is of a draft, which has no encoding: see `drafts.py`."""
+        return self.status == DRAFT
 
     @property
     def is_bare(self) -> bool:
@@ -216,7 +222,7 @@ class Manifest:
 
     def _check(self) -> None:
         """ValueError where its parts contradict one another."""
-        if self.status not in ("reading", "complete"):
+        if self.status not in ("reading", DRAFT, "complete"):
             raise ValueError(f"its status is {self.status!r}")
         if set(self.model) != {"name", *FINGERPRINT}:
             raise ValueError("its model has other parts than a fingerprint")
@@ -227,8 +233,10 @@ class Manifest:
                 raise ValueError(f"the files of {group!r} are not numbered from 0")
             if any(shard.checkpoint is not None for shard in files[:-1]):
                 raise ValueError(f"a file of {group!r} follows the one of a checkpoint")
-        if self.status == "complete" and any(s.checkpoint is not None for s in self.shards):
-            raise ValueError("it is complete and names files of a checkpoint")
+        if self.status != "reading" and any(s.checkpoint is not None for s in self.shards):
+            raise ValueError(f"it is {self.status} and names files of a checkpoint")
+        if self.status == DRAFT and not {shard.group for shard in self.shards} <= shards.FOR_WORDS:
+            raise ValueError("it is a draft and names files of a method")
         self._check_form()
         self._check_sources()
 
@@ -242,10 +250,10 @@ class Manifest:
             raise ValueError(f"its language is {self.language!r:.40}")
         if not re.fullmatch("[A-Za-z0-9._-]{0,100}", self.encoder):
             raise ValueError(f"its encoder is {self.encoder!r:.40}")
-        if self.has_words and self.status != "complete":
-            raise ValueError("it names files of words, which only whole documents have")
-        if self.has_vectors and self.status != "complete":
-            raise ValueError("it names files of vectors, which only whole documents have")
+        if self.has_words and self.status == "reading":
+            raise ValueError("it names files of words, which checkpoints do not have")
+        if self.has_vectors and self.status == "reading":
+            raise ValueError("it names files of vectors, which checkpoints do not have")
         if self.has_vectors and not self.encoder:
             raise ValueError("it names files of vectors, and no encoder that made them")
         snapshots = any(shard.group in shards.SNAPSHOTS for shard in self.shards)
@@ -258,7 +266,7 @@ class Manifest:
         starts = [(source.text_start, source.first_token) for source in self.sources]
         ends = list(zip(accumulate(sizes, initial=0), accumulate(counts, initial=0), strict=True))
         encodings = {source.encoding for source in self.sources} - ENCODINGS
-        if encodings - {None} or (encodings and self.status == "complete"):
+        if encodings - {None} or (encodings and self.status != "reading"):
             raise ValueError("its sources are in encodings that are not read")
         raw = [shard.raw or 0 for shard in self.shards if shard.group == "text"]
         rows = sum(shard.rows for shard in self.shards if shard.group == "tokens")

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +19,10 @@ from longctx.core.store.confined import Confined
 from longctx.core.store.durable import storing, write_text
 from longctx.core.store.facts import Stamp
 from longctx.core.store.locks import Locks
-from longctx.core.store.manifest import FORMAT, MANIFEST, Manifest
+from longctx.core.store.manifest import DRAFT, FORMAT, MANIFEST, Manifest
 from longctx.core.store.naming import NAME
 
-DOCUMENTS, UNFINISHED = "documents", "unfinished"
+DOCUMENTS, UNFINISHED, DRAFTS = "documents", "unfinished", "drafts"
 PATIENCE = 60.0  # seconds that a new document waits for the readers of the one it replaces
 
 
@@ -40,9 +40,14 @@ class LibraryFolders:
 
     def _called(self, key: str) -> str:
         """What people call the document that a lock's key (place/folder) is of."""
-        name = key.rpartition("/")[2]
+        return describe(self.best(key.rpartition("/")[2])).name
+
+    def best(self, name: str) -> Confined:
+        """The folder that has most of a document: complete, else its draft, else unfinished."""
         finished = self.finished(name)
-        return describe(finished if finished.exists() else self.unfinished(name)).name
+        if finished.exists():
+            return finished
+        return self.draft(name) if self.has_draft(name) else self.unfinished(name)
 
     def finished(self, name: str) -> Confined:
         """The folder of a complete document."""
@@ -51,6 +56,20 @@ class LibraryFolders:
     def unfinished(self, name: str) -> Confined:
         """The folder of a document whose writing has not ended, or was stopped."""
         return self.library / UNFINISHED / name
+
+    def draft(self, name: str) -> Confined:
+        """The folder of what is stored of a document before it is encoded: see `drafts.py`."""
+        return self.library / DRAFTS / name
+
+    def has_draft(self, name: str) -> bool:
+        """Whether there is a whole draft of a document."""
+        folder = self.draft(name)
+        return folder.is_dir() and describe(folder).status == DRAFT
+
+    def drafts(self) -> dict[str, Confined]:
+        """The drafts of documents that are not complete, by folder."""
+        found = [path for path in self.folders(DRAFTS) if self.has_draft(path.name)]
+        return {path.name: path for path in found if self.best(path.name) == path}
 
     def aside(self, name: str) -> Confined:
         """The hidden name of a folder that is to be deleted."""
@@ -189,12 +208,19 @@ class LibraryFolders:
                 target.parent.sync()
                 folder.parent.sync()
                 self.delete(aside, name)
+                self.delete_draft(name)
         except Locked as exc:
             raise Locked(
                 f"the new '{describe(folder).name}' is complete but not in its place",
                 exc.what,
                 "Run the same command again when that is done",
             ) from exc
+
+    def delete_draft(self, name: str) -> None:
+        """Delete the draft of a complete document, unless somebody reads it: `gc` does then."""
+        if self.draft(name).exists():
+            with suppress(Locked), self.alone(name, DRAFTS):
+                self.delete(self.draft(name), name)
 
     def publish_incoming(self, name: str) -> None:
         """Replace a document, or an unfinished one, with a folder that was received."""

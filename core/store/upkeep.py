@@ -7,7 +7,7 @@ meanwhile does no harm. This module knows nothing of what a document holds.
 import os
 import re
 import stat
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 from longctx.core.common.errors import Locked, StateMismatch
@@ -17,7 +17,7 @@ from longctx.core.store.durable import TEMPORARY, storing
 from longctx.core.store.library import Library
 from longctx.core.store.locks import FOLDER, Locks, is_held
 from longctx.core.store.manifest import MANIFEST, Manifest
-from longctx.core.store.places import UNFINISHED, delete_folder, unnamed
+from longctx.core.store.places import DOCUMENTS, DRAFTS, UNFINISHED, delete_folder, unnamed
 
 # A folder that is being deleted or received.
 _HALF_DONE = re.compile(r"\.([A-Za-z0-9_-][A-Za-z0-9._-]{0,99})\.(?:old|new)")
@@ -119,8 +119,11 @@ def _sweep(library: Library, folder: Confined, dry_run: bool, found: Swept) -> N
         return
     half_done = _HALF_DONE.fullmatch(folder.name)
     name = half_done[1] if half_done else folder.name
-    with storing(folder), Locks(library.path).exclusive(f"{folder.parent.name}/{name}"):
-        if folder.parent.name == UNFINISHED:
+    locks, place = Locks(library.path), folder.parent.name
+    with storing(folder), ExitStack() as held:
+        for key in (UNFINISHED, DRAFTS) if place == DRAFTS else (place,):  # its writer holds both
+            held.enter_context(locks.exclusive(f"{key}/{name}"))
+        if place != DOCUMENTS:
             Claims(library.path).require_free(name)
         if folder.exists():  # it may be gone since we looked
             found.removed.extend(_remove(path, dry_run) for path in _garbage(folder))
@@ -132,12 +135,14 @@ def _garbage(folder: Confined) -> list[Confined]:
     Raises:
         StateMismatch: the manifest cannot be read, so that is unknown.
     """
-    unfinished = folder.parent.name == UNFINISHED
+    unfinished = folder.parent.name != DOCUMENTS
     useless = folder.name.startswith(".") or folder.is_link() or not _has_manifest(folder)
     if unfinished and useless:
         return [folder]
     manifest = Manifest.read(folder)
     if unfinished and manifest.status == "reading" and not manifest.tokens:
+        return [folder]
+    if folder.parent.name == DRAFTS and (folder.parent.parent / DOCUMENTS / folder.name).exists():
         return [folder]
     return unnamed(folder, manifest)
 

@@ -28,7 +28,7 @@ class Verified:
 
     Attributes:
         name: the document's.
-        unfinished: whether it is the last checkpoint of a document that is not complete.
+        unfinished: whether it is the last checkpoint, or the draft, of one that is not complete.
         status: ok, damaged, or locked where it could not be checked.
         bytes: size of its state, if ok.
         error: what is wrong.
@@ -95,7 +95,7 @@ def _bytes_to_check(folder: Confined) -> int:
 
 def _verify(library: Library, folder: Confined, on_done: Callable[[int], None]) -> Verified | None:
     """Checks one folder; None if it is gone meanwhile."""
-    name, unfinished = describe(folder).name, folder.parent.name == "unfinished"
+    name, unfinished = describe(folder).name, folder.parent.name != "documents"
     done = 0
 
     def add(count: int) -> None:

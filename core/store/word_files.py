@@ -7,6 +7,7 @@ earlier files as they are. This module cuts no passages, counts no words and com
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from longctx.core.common.background import done
@@ -53,14 +54,26 @@ def write_tables(
         StateMismatch: the document is damaged.
         LongctxError: a file cannot be written.
     """
+    first = [*(kept or ())]
+    written = [*each_table(document, folder, group, make, len(first), start)]
+    return [*first, *(each.result() for each in written)]
+
+
+def each_table(
+    document: Document,
+    folder: Confined,
+    group: str,
+    make: MakeTables,
+    first: int,
+    start: "Callable[..., Future[Shard]] | None" = None,
+) -> "Iterator[Future[Shard]]":
+    """As `write_tables`, file by file from number `first` on."""
     import torch
 
-    first, written = [*(kept or ())], []
-    for number, tables in enumerate(make(document, len(first)), len(first)):
+    for number, tables in enumerate(make(document, first), first):
         tensors = {name: torch.from_numpy(table) for name, table in tables.items()}
         name = shard_name(group, number, None)
-        written.append((start or done)(write_tensors, folder, group, name, tensors))
-    return [*first, *(each.result() for each in written)]
+        yield (start or done)(write_tensors, folder, group, name, tensors)
 
 
 def files_in(manifest: Manifest, group: str = WORDS) -> list[Shard]:
@@ -88,6 +101,12 @@ def damaged_tables(
     return found
 
 
+def sound_tables(document: Document, group: str = WORDS) -> list[Shard]:
+    """The files of a group before the first damaged one."""
+    damaged = damaged_tables(document, group)
+    return [*takewhile(lambda shard: shard.file not in damaged, files_in(document.manifest, group))]
+
+
 def unchanged_tables(document: Document, tokens: int, group: str = WORDS) -> list[Shard]:
     """The first files of a group that stay as they are when the document is made longer.
 
@@ -100,9 +119,8 @@ def unchanged_tables(document: Document, tokens: int, group: str = WORDS) -> lis
         StateMismatch: the document's text or tokens are damaged.
     """
     kept: list[Shard] = []
-    damaged = damaged_tables(document, group)
-    for shard in files_in(document.manifest, group):
-        if shard.file in damaged or not is_settled(document, len(kept), tokens):
+    for shard in sound_tables(document, group):
+        if not is_settled(document, len(kept), tokens):
             break
         kept.append(shard)
     return kept

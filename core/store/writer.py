@@ -21,6 +21,7 @@ from longctx.core.store.document import Document
 from longctx.core.store.document_language import document_language
 from longctx.core.store.durable import link_files, linked, storing
 from longctx.core.store.manifest import (
+    DRAFT,
     FORMAT,
     MANIFEST,
     Manifest,
@@ -34,6 +35,7 @@ from longctx.core.store.shard_writer import WRITERS, GroupWriter, TextWriter, wr
 from longctx.core.store.shards import (
     FOR_WORDS,
     MEMBER,
+    OF_PASSAGES,
     ROWLESS,
     VECTORS,
     WORDS,
@@ -42,7 +44,7 @@ from longctx.core.store.shards import (
     damaged,
     shard_name,
 )
-from longctx.core.store.word_files import MakeTables, unchanged_tables, write_tables
+from longctx.core.store.word_files import MakeTables, sound_tables, unchanged_tables, write_tables
 
 RESERVED = ("text", "lines", *ROWLESS)  # groups that are not a method's rows
 
@@ -68,6 +70,10 @@ class Writer:
         fence: called before anything is saved or published; raises Locked where the document has
             become another process's to write.
 
+    Attributes:
+        begun: as given.
+        drafted: the document's draft; if its text is the same, its words and vectors are kept.
+
     Raises:
         StateMismatch: `begun` is damaged.
         LongctxError: the folder cannot be written.
@@ -86,6 +92,7 @@ class Writer:
         import torch
 
         self.begun, self._shorter = begun, shorter
+        self.drafted: Document | None = None
         self._aside: ThreadPoolExecutor | None = None  # deletes, where files are written aside
         self._swept, self._fence = done(lambda: None), fence
         self._folder, self._shard_rows, self._publish = folder, shard_rows, publish
@@ -254,6 +261,17 @@ class Writer:
         self._publish()
         return manifest
 
+    def draft(self, words: MakeTables, **changes: Any) -> Manifest:
+        """Write text, tokens and words as a draft, before the model encodes anything.
+
+        Args:
+            words, changes: as in `complete`.
+
+        Raises:
+            LongctxError: something cannot be written.
+        """
+        return self._save(DRAFT, None, None, None, changes, {WORDS: words})
+
     def growth(
         self, snapshot: Rows | None, boundary: Boundary | None = None, bare: bool = False
     ) -> int:
@@ -286,6 +304,10 @@ class Writer:
     def keeps_nothing(self) -> bool:
         """Whether there is neither a document nor a checkpoint to continue from."""
         return not self._stored
+
+    def require_own(self) -> None:
+        """Raises Locked where the document has become another process's to write."""
+        self._fence()
 
     def discard(self) -> None:
         """Delete what was written; the next writer of this name starts from scratch."""
@@ -419,6 +441,9 @@ class Writer:
             boundary = self._shorter.manifest.report.get("boundary", {})
             kept = unchanged_tables(self._shorter, boundary.get("tokens", 0), group)
             link_files(self._shorter.folder, self._folder, kept)
+        elif self.drafted and self._has_text_of(self.drafted, group):
+            kept = sound_tables(self.drafted, group)
+            link_files(self.drafted.folder, self._folder, kept)
         document = Document(self._folder, self._manifest, FOR_WORDS)
         return write_tables(document, self._folder, group, make, kept, start)
 
@@ -436,6 +461,16 @@ class Writer:
             return False
         pairs = zip(shorter.manifest.sources, self._manifest.sources, strict=False)
         return all(old.encoding == new.encoding for old, new in pairs)
+
+    def _has_text_of(self, draft: Document, group: str) -> bool:
+        """Whether a draft has the very text and tokens of the document, and tables made alike."""
+
+        def text(manifest: Manifest) -> set[tuple[str, tuple[str, ...]]]:
+            files = [shard for shard in manifest.shards if shard.group not in OF_PASSAGES]
+            return {(file.file, file.blocks) for file in files if file.group in FOR_WORDS}
+
+        same = text(draft.manifest) == text(self._manifest)
+        return same and self._made_alike(draft, group)
 
     def _source_so_far(self) -> list[SourceRecord]:
         """The open source, if any of it has arrived."""

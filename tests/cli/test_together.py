@@ -21,7 +21,7 @@ PLACE = re.compile(r"(\w+): .*?(\w+)\.txt:\d+: ")
 ASKED_STATE = {"answer_model", "read"}
 EXTRA_STATE = {"asked", "left_out", "not_asked", "skipped"}
 USUAL_STATE = {
-    *("without_vectors", "counted_again"),
+    *("without_vectors", "words_only", "counted_again"),
     *("reused_tokens", "status", "changed_sources", "checked_bytes", "method", "gathered_by"),
     *("model", "device", "dtype"),
 }

@@ -151,7 +151,7 @@ class Nowhere(Writer):
     """Keeps nothing of what it is given."""
 
     def __init__(self):
-        self.begun = None
+        self.begun = self.drafted = None
 
     @property
     def units(self) -> str:

@@ -256,7 +256,7 @@ def test_other_tensors_are_refused(library, table, why):
         (lambda data: data.update(encoder="x" * 101), "its encoder is"),
         (lambda data: data.update(encoder=None), "encoder"),
         (lambda data: data.pop("encoder"), "encoder"),
-        (lambda data: data.update(status="reading"), "which only whole documents have"),
+        (lambda data: data.update(status="reading"), "which checkpoints do not have"),
     ],
 )
 def test_a_manifest_that_contradicts_its_vectors_is_refused(library, change, why):

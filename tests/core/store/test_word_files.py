@@ -92,7 +92,7 @@ def test_a_checkpoint_has_none(library):
         data["shards"].append({**entry, "blocks": list(shard.blocks)})
 
     forge(folder, add)
-    with pytest.raises(StateMismatch, match="only whole documents"):
+    with pytest.raises(StateMismatch, match="checkpoints do not have"):
         library.document("other", partial=True)
 
 

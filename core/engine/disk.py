@@ -16,6 +16,7 @@ from longctx.core.store.space import MORE_DISK, folder_bytes, free_disk, left_of
 
 TOKEN_BYTES = 12  # an int32 id and an int64 offset, until they are stored
 WORD_BYTES = 4  # of the word index per token, estimated
+DRAFT_BYTES = 8  # of a draft's text and tokens per token, estimated; the rest is linked from it
 VECTOR_BYTES = 388 / 128  # of vectors per token, estimated: 384 numbers and a scale for a passage
 SAMPLE_BYTES = 1 << 18
 
@@ -28,6 +29,7 @@ def expected_in_room(
     max_size: int | None,
     before: int = 0,
     vectors: bool = False,
+    draft: bool = False,
 ) -> int:
     """The tokens that a document will have, estimated from its first text, if there is room.
 
@@ -39,6 +41,7 @@ def expected_in_room(
         max_size: the most bytes the library may have; None: any number.
         before: tokens that exist already.
         vectors: its passages get vectors.
+        draft: it gets a draft, which is there until it is complete.
 
     Raises:
         LongctxError: the model does not fit, the state does not fit on disk, or what is held does
@@ -46,10 +49,11 @@ def expected_in_room(
     """
     method = engine.new_method()
     row = method.row_bytes() + WORD_BYTES + (VECTOR_BYTES if vectors else 0)
+    row += DRAFT_BYTES if draft else 0
     tokens, needed = _tokens_and_bytes(engine, sources, row)
     # While a checkpoint is written, the previous one still exists.
     needed += 2 * method.snapshot_bytes(tokens, engine.dtype.itemsize)
-    begun = folder_bytes(store.path / "unfinished" / name)
+    begun = sum(folder_bytes(store.path / place / name) for place in ("unfinished", "drafts"))
     room = begun + free_disk(store.path)
     _refuse(store, sources, needed, room, "are free", MORE_DISK)
     if max_size is not None:

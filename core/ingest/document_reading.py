@@ -133,7 +133,7 @@ class DocumentReading:
             make = tables_on(self.engine.device)
             vectors = Encoding(make, self.observer.progress, self._kept)
         each = WORD_BYTES + (VECTOR_BYTES if vectors else 0)
-        tables = int(each * self.reading.tokens)
+        tables = 0 if writer.drafted else int(each * self.reading.tokens)
         self.require_size(writer.growth(snapshot, boundary, bare) + tables)
         report = self.reading.report()
         writer.complete(snapshot, boundary, word_tables, bare, vectors, report=report)

@@ -57,16 +57,14 @@ class Drafting:
     observer: Observer
 
     def of(self, sources: list[Source]) -> Document | None:
-        """The draft of a document of these sources; None: it gets none.
+        """The draft of a document of these sources; None where they cannot be read.
 
         Raises:
             UsageError: there is a draft of other sources, and it may not be replaced.
             Locked: another process reads a draft that is replaced, or writes the document now.
             LongctxError: vectors cannot be made or written.
         """
-        draft = self._known(sources)
-        if draft is None and wants_draft(sources):
-            draft = self._made(sources)
+        draft = self._known(sources) or self._made(sources)
         if draft and draft.manifest.encoder and not has_all_vectors(draft.manifest):
             make = Encoding(tables_on(self.engine.device), self.observer.progress, 0)
             add_vectors(draft.folder, make, self.fence)

@@ -19,7 +19,7 @@ from longctx.core.engine.disk import expected_in_room
 from longctx.core.engine.opening import make_again
 from longctx.core.engine.setup import Engine, memory_told, prepare
 from longctx.core.ingest.document_reading import DocumentReading
-from longctx.core.ingest.draft import Drafting
+from longctx.core.ingest.draft import Drafting, wants_draft
 from longctx.core.ingest.identity import CannotGoOn
 from longctx.core.ingest.ingested import Ingested, as_it_was
 from longctx.core.ingest.job import NOBODY, Job, Observer
@@ -118,7 +118,9 @@ def read_sources(
         require_replaceable(known, job, sources, engine, units)
     engine = as_begun(store, name, sources, engine, units)
     encoder = encoder_for(job, before)
-    expected = expected_in_room(store, name, engine, sources, job.max_size, vectors=bool(encoder))
+    drafts = not store.is_finished(name) and wants_draft(sources)
+    more = {"vectors": bool(encoder), "draft": drafts}
+    expected = expected_in_room(store, name, engine, sources, job.max_size, **more)
     differs = partial(difference, engine, sources, units)
     anew = job.replace or (bool(old) and is_outdated(store, name, sources, engine))
     if why := computed_otherwise(store, name, sources, engine, units):
@@ -127,7 +129,7 @@ def read_sources(
     fields = {**header(engine), "title": title, "units": units, "encoder": encoder}
     with store.writer(name, fields, anew, differs, updates=bool(old)) as writer:
         old = as_opened(store, old)
-        if not store.is_finished(name):
+        if drafts:
             own = (fields, differs, job.replace, writer.require_own, observer)
             with _leaving_nothing_empty(writer):
                 writer.drafted = Drafting(store, name, engine, *own).of(sources)

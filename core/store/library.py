@@ -198,6 +198,8 @@ class Library(Holdings):
     def settle(self, name: str) -> bool:
         """Publish the complete document in folder `name`, if only that was left to do.
 
+        A draft that it has replaced is deleted.
+
         Returns:
             Whether it was.
 
@@ -207,6 +209,8 @@ class Library(Holdings):
         """
         _check_name(name)
         if not is_complete(self._places.unfinished(name)):
+            if self.is_finished(name):
+                self._places.delete_draft(name)
             return False
         with self._places.alone(name, UNFINISHED):
             self._places.publish(name)

@@ -22,6 +22,7 @@ from longctx.core.ask.session import Session
 from longctx.core.common.errors import LongctxError
 from longctx.core.engine.choice import Setup
 from longctx.core.engine.setup import prepare
+from longctx.core.ingest import draft
 from longctx.core.ingest import ingest as ingesting
 from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.tokens import tokens
@@ -67,6 +68,8 @@ def read(job: dict, told: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_size"], resource.RLIM_INFINITY))
     if job.get("read_only"):
         sys.addaudithook(partial(forbid, job["library"]))
+    if job.get("draft"):
+        draft.LEAST = 0
     watch(job["library"], job.get("fatal"), told)
     try:
         if job.get("ask"):

@@ -17,6 +17,7 @@ KILLS = int(os.environ.get("LONGCTX_KILLS", "18" if WHOLE else "9"))
 MOMENTS = [*(i / KILLS for i in range(0, KILLS, 3)), *(i / KILLS for i in range(1, KILLS, 3))]
 MOMENTS += [7 / 8 + i / KILLS / 8 for i in range(2, KILLS, 3)]
 TOKENS = 1182
+PLACES = {"complete": "documents", "draft": "drafts"}
 
 
 def test_the_cadence_does_not_change_the_bytes(reader, job, whole, documents, tmp_path):
@@ -38,6 +39,35 @@ def test_killed_and_gone_on_with(reader, job, whole, documents, moment):
     assert documents(job["library"]) == expected
     assert again["reused"] == (kept if again["status"] == "complete" else TOKENS)
     assert list(Path(job["library"]).glob("unfinished/*")) == []
+
+
+@pytest.fixture(scope="session")
+def drafted(reader, sources, settings, documents, tmp_path_factory) -> tuple[dict[str, bytes], int]:
+    """As `whole`, where the words are stored before the model reads."""
+    library = tmp_path_factory.mktemp("drafted") / "library"
+    done = reader(library=str(library), paths=sources, setup=settings, every=96, draft=True)
+    assert done["code"] == 0, done["said"]
+    assert not list(library.glob("drafts/*"))
+    return documents(library), done["events"]
+
+
+def test_a_draft_does_not_change_the_bytes(whole, drafted):
+    assert drafted[0] == whole[0]
+    assert drafted[1] > whole[1]
+
+
+@pytest.mark.parametrize("moment", [i / (2 * KILLS) for i in range(2 * KILLS)])
+def test_killed_with_a_draft_and_gone_on_with(reader, job, drafted, documents, moment):
+    expected, events = drafted
+    fatal = int(moment * events)
+    killed = reader(**job, draft=True, fatal=fatal)
+    assert (killed["code"], killed["events"]) == (-signal.SIGKILL, fatal)
+    in_order(job["library"])
+    again = reader(**job, draft=True)
+    assert again["code"] == 0, again["said"]
+    assert documents(job["library"]) == expected
+    left = [*Path(job["library"]).glob("unfinished/*"), *Path(job["library"]).glob("drafts/*")]
+    assert not left
 
 
 def test_killed_again_and_again(reader, job, whole, documents):
@@ -64,7 +94,7 @@ def in_order(library: str) -> int:
         return 0
     kept = 0
     for manifest in store.documents():
-        place = "documents" if manifest.status == "complete" else "unfinished"
+        place = PLACES.get(manifest.status, "unfinished")
         folder = Path(library) / place / manifest.name
         if not folder.exists():  # complete, but not in its place
             folder = Path(library) / "unfinished" / manifest.name

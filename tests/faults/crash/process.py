@@ -165,13 +165,14 @@ def prepare(model: Path) -> None:
     from longctx.core.ask import asking, session
     from longctx.core.engine import setup, staying
     from longctx.core.engine.choice import Setup
-    from longctx.core.ingest import append, follow, ingest
+    from longctx.core.ingest import append, draft, follow, ingest
     from longctx.core.retrieve import finding
     from longctx.core.store import archive, upkeep, verify
     from longctx.core.tokens import tokens
 
     assert all((main, append, asking, finding, follow, ingest, session, archive, upkeep))
     assert verify
+    draft.LEAST = 0  # short documents get one too
     stay = staying.weights_stay()
     stay.__enter__()
     prepare.staying = stay  # as long as the process lives

@@ -96,7 +96,7 @@ def progress(state: "Progress") -> dict[str, Any]:
 
     Returns:
         `done` and `total` bytes (null: unknown), `rate` in bytes a second and `left_s` in seconds
-        (null: unknown), `tokens`; `phase` where passages are encoded, when all has been read.
+        (null: unknown), `tokens`; `phase` where words are indexed or passages encoded.
     """
     seconds, new = state.time_ms / 1000, state.processed - state.cache
     rate = new / seconds if seconds and new else None

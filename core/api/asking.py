@@ -326,7 +326,7 @@ class Askable(ABC):
         """The answer that the reader points at."""
         from longctx.core.api.pointing import Pointing
 
-        pointing = Pointing(question, before, model.device, **how)
+        pointing = Pointing(question, before, model.device, model.threads, **how)
         source = self._without_model(model, how["gather_by"], question)
         if source is not None:
             with self._lock:
@@ -350,7 +350,7 @@ class Askable(ABC):
 
         with self._lock:
             searches = self._for_words().facts[0].model["name"]
-        return Models(searches, prepared(model.device), points=True)
+        return Models(searches, prepared(model.device, model.threads), points=True)
 
     def find(
         self,

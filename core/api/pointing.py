@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from longctx.core.ask.clock import Clock
 from longctx.core.ask.follow_up import Exchange, joined
 from longctx.core.ask.pointing import Searched, pointed_answer
-from longctx.core.common.device import choose_device, dtype_name
+from longctx.core.common.device import choose_device, dtype_name, set_threads
 from longctx.core.reader import weights
 from longctx.core.reader.pointing import reader
 from longctx.core.retrieve.gather_by import READER, USUAL
@@ -27,12 +27,14 @@ class Pointing:
         question: the user's words.
         before: earlier questions and answers that it refers to.
         device: where to compute, as the user names it.
+        threads: CPU threads; None: see `set_threads`.
         most, tokens, gather_by, anyway: as of `Askable.ask`: `passages`, `gather` and so on.
     """
 
     question: str
     before: Sequence[Exchange]
     device: str
+    threads: int | None
     most: int | None
     tokens: int | None
     gather_by: str | None
@@ -64,6 +66,7 @@ class Pointing:
         self, searched: Searched, clock: Clock, on_text: Callable[[str], None]
     ) -> "tuple[Answer, Based]":
         device = choose_device(self.device)
+        set_threads(self.threads)
         how = {"most": self.most, "tokens": self.tokens, "anyway": self.anyway}
         return pointed_answer(searched, self.question, device, clock, on_text=on_text, **how)
 
@@ -74,8 +77,9 @@ class Pointing:
         return replace(answer, question=self.question, continues=tuple(self.before), state=state)
 
 
-def prepared(device: str) -> str:
+def prepared(device: str, threads: int | None) -> str:
     """Loads the reader on a device; its name."""
+    set_threads(threads)
     reader(choose_device(device))
     return weights.config().name
 

@@ -14,7 +14,6 @@ from longctx.cli.ingest.results import show, tell_many
 from longctx.cli.interrupt import PRESSED_AGAIN, code_of, within
 from longctx.cli.program import Interrupted, finish, interrupted, tell
 from longctx.cli.run import current
-from longctx.core.ingest.job import INDEXING
 
 if TYPE_CHECKING:
     from longctx.core.ingest.ingested import Ingested
@@ -47,6 +46,8 @@ class Stop:
 
     def note(self, state: "Progress", document: str = "") -> None:
         """Notes the progress of the reading, and the document if there are several."""
+        from longctx.core.ingest.job import INDEXING  # `--help` needs none of it
+
         self._kept, self._document, self._heard = state.kept, document, True
         self._drafted |= self._phase == INDEXING != state.phase
         self._phase = state.phase

@@ -73,6 +73,8 @@ def held(tmp_path, ingest) -> Callable:
                 yield process
             finally:
                 there.unlink(missing_ok=True)
+                if process.poll() is None:
+                    process.communicate(timeout=120)
 
     return reading
 
@@ -117,7 +119,6 @@ def test_it_answers_while_another_process_reads(longctx, held, ingest, library, 
         assert longctx("gc").exit_code == 0
         assert longctx(*ingest).exit_code == 11
         assert longctx("rm", "book", "--yes").exit_code == 11
-    process.communicate(timeout=120)
     assert process.returncode == 0
     whole = state(longctx, "ask", QUESTION)
     assert (whole["status"], whole["words_only"]) == ("complete", [])
@@ -134,7 +135,6 @@ def test_what_needs_the_encoding_says_how_far_it_is(longctx, held, stopped, more
         assert refused.exit_code == 11
         assert "the encoding of 'book' is not done" in refused.stderr
         assert f"process {process.pid}" in refused.stderr
-    process.communicate(timeout=120)
     assert longctx("rm", "book", "--yes").exit_code == 0
     assert stopped(signal.SIGKILL) == -signal.SIGKILL
     refused = longctx("ask", QUESTION, *more)

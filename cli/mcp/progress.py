@@ -22,8 +22,9 @@ class Reported:
         self._told = -1
 
     def note(self, state: "Progress", *_: object) -> None:
-        """Notes it, from any thread."""
-        self._latest = state
+        """Notes it, from any thread; not that of words and vectors, which counts by itself."""
+        if not state.phase:
+            self._latest = state
 
     async def tell(self) -> None:
         """Tells it, unless no more is done than was told."""

@@ -119,7 +119,8 @@ class Document(Askable):
 
     def summary(self) -> dict[str, Any]:
         """What `longctx list --json` says of it, but for `default`; `bytes` is its text's size."""
-        return listed(self._known, self.library._store())
+        draft = self._known.is_draft
+        return listed(self._known, self.library._store().encoded(self.folder) if draft else None)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of `longctx show --json`."""

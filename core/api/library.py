@@ -305,7 +305,10 @@ class Library(Ingesting):
         with no_collection():
             store = self._store()
             known, default = store.facts_and_latest()
-            told = [listed(facts, store) for facts in known]
+            told = [
+                listed(facts, store.encoded(facts.folder) if facts.is_draft else None)
+                for facts in known
+            ]
         for facts, each in zip(known, told, strict=True):
             each["default"] = facts.folder == default
             if each["default"]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from longctx.core.store.facts import Facts
 
 if TYPE_CHECKING:
-    from longctx.core.store.library import Library
+    from longctx.core.store.drafts import Encoded
     from longctx.core.store.manifest import Manifest
 
 _NEVER = 253_370_764_800 * 10**9  # ns: the year 9999, the last of Python's, in any time zone
@@ -35,11 +35,15 @@ def created(facts: Facts) -> datetime | None:
     return datetime.fromtimestamp(facts.saved // 10**9, UTC) if 0 < facts.saved < _NEVER else None
 
 
-def listed(facts: Facts, store: "Library") -> dict[str, Any]:
-    """What `longctx list --json` says of a document in a library, but for `default`."""
+def listed(facts: Facts, how: "Encoded | None" = None) -> dict[str, Any]:
+    """What `longctx list --json` says of a document, but for `default`.
+
+    Args:
+        facts: the document's.
+        how: how far its encoding is; None: it is no draft.
+    """
     told, saved = summary(facts), created(facts)
     told["saved"] = saved and saved.isoformat()
-    how = store.encoded(facts.folder) if facts.is_draft else None
     told["encoded"] = how and how.done
     return told
 

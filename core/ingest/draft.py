@@ -14,7 +14,7 @@ from typing import Any
 
 from longctx.core.common.errors import Locked, LongctxError, StateMismatch, UsageError
 from longctx.core.engine.setup import Engine
-from longctx.core.ingest.identity import begun_with
+from longctx.core.ingest.identity import CannotGoOn, begun_with, require_same_stream
 from longctx.core.ingest.job import INDEXING, Observer, Progress
 from longctx.core.ingest.reading import SourceReading
 from longctx.core.ingest.vectors import Encoding, tables_on
@@ -64,7 +64,9 @@ class Drafting:
             Locked: another process reads a draft that is replaced, or writes the document now.
             LongctxError: vectors cannot be made or written.
         """
-        draft = self._known(sources) or self._made(sources)
+        draft = self._known(sources)
+        if draft is None and wants_draft(sources):
+            draft = self._made(sources)
         if draft and draft.manifest.encoder and not has_all_vectors(draft.manifest):
             make = Encoding(tables_on(self.engine.device), self.observer.progress, 0)
             add_vectors(draft.folder, make, self.fence)
@@ -80,13 +82,24 @@ class Drafting:
             return None
 
     def _is_of(self, known: Manifest, sources: list[Source]) -> bool:
-        if begun_with(sources, known) is None and not self.replaces:
+        records = begun_with(sources, known)
+        if records is None and not self.replaces:
             raise UsageError(
                 f"'{known.name}' was begun from something else ({known.tokens:,} tokens)",
                 "it was read from other files",
                 "Run the command that began it, or add --replace to begin anew",
             )
-        return not self.differs(known) and known.encoder == self.header["encoder"]
+        if self.differs(known) or known.encoder != self.header["encoder"]:
+            return False
+        try:
+            for source, record in zip(sources, records or (), strict=False):
+                if record and record.path is None:  # a file that was sent: only its bytes tell
+                    require_same_stream(replace(source), record)
+        except CannotGoOn:
+            if not self.replaces:
+                raise
+            return False
+        return True
 
     def _made(self, sources: list[Source]) -> Document | None:
         """A new draft; None where sources cannot be read, which the model's reading tells."""

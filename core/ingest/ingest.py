@@ -129,7 +129,7 @@ def read_sources(
     fields = {**header(engine), "title": title, "units": units, "encoder": encoder}
     with store.writer(name, fields, anew, differs, updates=bool(old)) as writer:
         old = as_opened(store, old)
-        if drafts:
+        if not store.is_finished(name):  # also where an earlier draft is in the way
             own = (fields, differs, job.replace, writer.require_own, observer)
             with _leaving_nothing_empty(writer):
                 writer.drafted = Drafting(store, name, engine, *own).of(sources)

@@ -172,7 +172,7 @@ def test_a_reading_is_kept_when_the_server_ends(started, library, tmp_path, numb
         process.send_signal(number)
         assert process.wait(60) == 128 + number
     begun = longctx.Library(library)["log"]
-    assert begun.status == "reading"
+    assert begun.status == "draft"
     assert begun.tokens > 0
 
 

@@ -287,7 +287,7 @@ def test_a_reading_ends_where_its_client_leaves(changing, own_library):
         time.sleep(0.05)
     assert not reading.running
     assert not uploads()
-    assert own_library["long"].status == "reading"
+    assert own_library["long"].status in ("draft", "reading")
     other = {"params": {"name": "long.log"}, "content": b"Another log.\n"}
     assert error(changing.http.post("/api/ingest", **other), 409)["code"] == "exists"
     other["params"]["replace"] = "1"

@@ -29,7 +29,9 @@ from longctx.core.tokens.tokens import TokenStream
 
 _log = logging.getLogger(__name__)
 
-LEAST = 1 << 16  # bytes of sources: the bundled model reads fewer within seconds
+# Bytes of sources from which on there is a draft: of fewer the bundled model reads them within
+# seconds, on a GPU within a minute or two, in which tokenizing twice would count.
+LEAST, LEAST_ON_GPU = 1 << 16, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Drafting:
             LongctxError: vectors cannot be made or written.
         """
         draft = self._known(sources)
-        if draft is None and wants_draft(sources):
+        if draft is None and wants_draft(sources, self.engine.device):
             draft = self._made(sources)
         if draft and draft.manifest.encoder and not has_all_vectors(draft.manifest):
             make = Encoding(tables_on(self.engine.device), self.observer.progress, 0)
@@ -128,8 +130,9 @@ class Drafting:
         reading.store()
 
 
-def wants_draft(sources: list[Source]) -> bool:
-    """Whether sources can be read twice, and are not read in a moment."""
+def wants_draft(sources: list[Source], device: str) -> bool:
+    """Whether sources can be read twice, and are not read soon on a device."""
     if not all(source.refused or (source.path and source.path.is_file()) for source in sources):
         return False
-    return sum(source.expected_size or 0 for source in sources) >= LEAST
+    least = LEAST_ON_GPU if device.startswith("cuda") else LEAST
+    return sum(source.expected_size or 0 for source in sources) >= least

@@ -118,7 +118,7 @@ def read_sources(
         require_replaceable(known, job, sources, engine, units)
     engine = as_begun(store, name, sources, engine, units)
     encoder = encoder_for(job, before)
-    drafts = not store.is_finished(name) and wants_draft(sources)
+    drafts = not store.is_finished(name) and wants_draft(sources, engine.device)
     more = {"vectors": bool(encoder), "draft": drafts}
     expected = expected_in_room(store, name, engine, sources, job.max_size, **more)
     differs = partial(difference, engine, sources, units)

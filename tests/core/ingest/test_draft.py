@@ -13,6 +13,7 @@ from longctx.core.ingest.checkpoints import Cadence
 from longctx.core.ingest.ingest import ingest
 from longctx.core.ingest.job import ENCODING, INDEXING, Job, Progress
 from longctx.core.ingest.many import read_each
+from longctx.core.sources.reader import Source
 from longctx.core.store.library import Library
 from longctx.core.store.shards import FOR_WORDS
 from longctx.core.store.word_files import files_in
@@ -273,3 +274,21 @@ def test_vectors_come_before_the_encoding_and_each_file_of_them_lasts(
     assert told[0] == ""
     assert files(library) == plain(read, monkeypatch, tmp_path, vectors=True)
     assert ENCODING in told[-1:]
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "wanted"),
+    [
+        ("cpu", 100, False),
+        ("cpu", 1 << 16, True),
+        ("cuda:0", 1 << 16, False),
+        ("cuda:0", 1 << 24, True),
+    ],
+)
+def test_what_is_read_soon_has_no_draft(tmp_path, monkeypatch, device, size, wanted):
+    monkeypatch.setattr(draft, "LEAST", 1 << 16)
+    path = tmp_path / "book.txt"
+    with path.open("wb") as file:
+        file.truncate(size)
+    sources = [Source("book.txt", path)]
+    assert draft.wants_draft(sources, device) is wanted

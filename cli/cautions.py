@@ -59,7 +59,8 @@ def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
 
 def warn_of_answer(answer: "Answer", anyway: bool) -> None:
     """What to know before trusting an answer: whether the text has it, and how it was decoded."""
-    if (answer.state.get("read") or {}).get("language_known") is False:
+    read = answer.state.get("read") or {}
+    if answer.quote is not None and read.get("language_known") is False:
         note("the reader knows English alone: this is the sentence that fits best, not the answer")
     elif answer.found == "unsure":
         note("unsure: only some of the question's words occur together; read the passages")

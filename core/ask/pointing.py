@@ -117,6 +117,8 @@ def pointed_answer(
     )
     _log.info("%s read %s passages: %s", name, len(passages), answer.timings)
     quotes = [_quote(*pair, read.stretches) for pair in zip(spans, candidates, strict=False)]
+    if pointed is not None and spans[0] is not pointed:
+        quotes[0] = replace(quotes[0], also=())  # these are places of the pointed words
     possible = [
         Possible(quote, round(one.likely, 4))
         for quote, one in zip(quotes, candidates, strict=False)

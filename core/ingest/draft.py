@@ -69,10 +69,17 @@ class Drafting:
         draft = self._known(sources)
         if draft is None and wants_draft(sources, self.engine.device):
             draft = self._made(sources)
-        if draft and draft.manifest.encoder and not has_all_vectors(draft.manifest):
+        if draft is None:
+            self.store.drop_draft(self.name)  # one of another text would be asked meanwhile
+        elif draft.manifest.encoder and not has_all_vectors(draft.manifest):
             make = Encoding(tables_on(self.engine.device), self.observer.progress, 0)
-            add_vectors(draft.folder, make, self.fence)
-            draft = self.store.draft(self.name)
+            try:
+                add_vectors(draft.folder, make, self.fence)
+                draft = self.store.draft(self.name)
+            except StateMismatch as error:
+                _log.info("the draft is given up: %s", error)
+                self.store.drop_draft(self.name)
+                return None
         return draft
 
     def _known(self, sources: list[Source]) -> Document | None:

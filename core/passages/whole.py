@@ -13,11 +13,12 @@ from longctx.core.store.document import Document
 
 LONGEST = 1000  # characters of a sentence; of a longer one the pointed words alone are the answer
 LIST = 3000  # bytes of a list on each side of the place
+INTRO = 300  # characters of the line that leads to a list
 _AUXILIARY = (
     r"(?:is|are|was|were|am|do|does|did|has|have|had|can|could|will|would|shall|should|may|might"
-    r"|must|need|to)"
+    r"|must|need)"
 )
-_ASKED = re.compile(rf"\W*(?:why\b|how\s+(?:come\b|{_AUXILIARY}\b)|{_AUXILIARY}\s+\w)", re.I)
+_ASKED = re.compile(rf"\W*(?:why\b|how\s+(?:come|to|{_AUXILIARY})\b|{_AUXILIARY}\s+\w)", re.I)
 _ITEM = re.compile(r"[^\S\n]*(?:[-+*\u2022]|\(?(?:\d{1,3}|[a-z])[.)]|step\s+\d+\b)\s", re.I)
 
 
@@ -41,7 +42,7 @@ def whole_answer(document: Document, source: int, start: int, end: int) -> tuple
         StateMismatch: the text is damaged.
     """
     snippet = around(document, source, start, end, LIST)
-    begins = snippet.start == 0 or whole(snippet)
+    begins = snippet.start == 0 or (whole(snippet) and snippet.start < start)
     stops = snippet.start + len(snippet.raw) == document.manifest.sources[source].size
     low, high = snippet.containing(start), snippet.since(end)
     found = _items(snippet.text, low, high, begins, stops)
@@ -90,10 +91,18 @@ def _items(text: str, low: int, high: int, begins: bool, stops: bool) -> tuple[i
         bottom = below
     count = sum(_is_item(text, line) for line in lines[top : bottom + 1])
     cut = (top == 0 and not begins) or (bottom == len(lines) - 1 and not stops)
-    if count < 2 or cut:
+    if count < 2 or cut or _goes_on_outside(text, lines, top, bottom):
         return None
-    intro = _intro(text, lines, top)
+    intro = _intro(text, lines, top, begins)
     return lines[intro][0], lines[bottom][1]
+
+
+def _goes_on_outside(text: str, lines: list[tuple[int, int]], top: int, bottom: int) -> bool:
+    """Whether items are wrapped without being set in, so that lines of the list were missed."""
+    below = bottom + 1 < len(lines) and lines[bottom + 1][0] < lines[bottom + 1][1]
+    near = lines[max(0, top - 2) : top]
+    above = len(near) == 2 and _is_item(text, near[0]) and near[1][0] < near[1][1]
+    return below or above
 
 
 def _lines(text: str) -> list[tuple[int, int]]:
@@ -134,9 +143,12 @@ def _below(text: str, lines: list[tuple[int, int]], number: int) -> int | None:
     return below + 1 if empty and beyond else None
 
 
-def _intro(text: str, lines: list[tuple[int, int]], top: int) -> int:
+def _intro(text: str, lines: list[tuple[int, int]], top: int, begins: bool) -> int:
     """The line before a list that leads to it, or its first line."""
     above = top - 1
     if above > 0 and lines[above][0] == lines[above][1]:
         above -= 1
-    return above if above >= 0 and text[lines[above][1] - 1 : lines[above][1]] == ":" else top
+    if above < 0 or (above == 0 and not begins):
+        return top
+    first, last = lines[above]
+    return above if last - first <= INTRO and text[first:last].endswith(":") else top

@@ -185,6 +185,13 @@ class Library(Holdings):
         has = self._places.has_draft(name)
         return Document(self._places.draft(name), needed=FOR_WORDS) if has else None
 
+    def drop_draft(self, name: str) -> None:
+        """Delete the draft in folder `name`, if there is one and nobody reads it.
+
+        For whoever writes the document.
+        """
+        self._places.delete_draft(name)
+
     def drafting(
         self, name: str, header: dict, fence: Callable[[], None]
     ) -> AbstractContextManager[Writer]:
@@ -209,8 +216,9 @@ class Library(Holdings):
         """
         _check_name(name)
         if not is_complete(self._places.unfinished(name)):
-            if self.is_finished(name):
-                self._places.delete_draft(name)
+            if self.is_finished(name) and self._places.draft(name).exists():
+                with suppress(Locked), self._places.alone(name, UNFINISHED):
+                    self._places.delete_draft(name)
             return False
         with self._places.alone(name, UNFINISHED):
             self._places.publish(name)

@@ -292,3 +292,26 @@ def test_what_is_read_soon_has_no_draft(tmp_path, monkeypatch, device, size, wan
         file.truncate(size)
     sources = [Source("book.txt", path)]
     assert draft.wants_draft(sources, device) is wanted
+
+
+def test_no_draft_of_another_text_stays_beside_a_reading(read, log, library, tmp_path, monkeypatch):
+    stopped(read)
+    assert drafted(library).manifest.is_draft
+    other = tmp_path / "other.log"
+    other.write_text("\n".join(LINES[::-1]))
+    monkeypatch.setattr(draft, "LEAST", 1 << 40)
+    stopped(read, other, replace=True)
+    with pytest.raises(LongctxError):
+        drafted(library)
+    assert read(other).tokens
+
+
+def test_a_draft_whose_text_is_damaged_is_given_up(read, log, library, monkeypatch):
+    stopped(read, phase=ENCODING, vectors=True)
+    folder = next((library / "drafts").iterdir())
+    text = next(folder.glob("text-*"))
+    data = bytearray(text.read_bytes())
+    data[-20:] = bytes(20)
+    text.write_bytes(data)
+    assert read(vectors=True).tokens
+    assert not folder.exists()

@@ -47,6 +47,8 @@ def place(document_of):
         ("How old is the pump?", False),
         ("Where is oil kept?", False),
         ("What is why?", False),
+        ("How to prime the pump?", True),
+        ("To whom was the pump sold?", False),
         ("Island of the pump?", False),
     ],
 )
@@ -73,3 +75,36 @@ def test_a_step_has_its_list_and_what_leads_to_it(place, stretch):
 def test_a_stretch_over_two_sentences_has_both(place):
     assert place("is old. It was") == "The pump is old. It was built in Leeds."
     assert not is_list("The pump is old. It was built in Leeds.")
+
+
+LOOSE = """\
+Do this:
+1. Close the red valve and
+then wait.
+2. Fill the funnel.
+3. Open the valve and
+then stop.
+"""
+
+
+def test_a_list_whose_items_are_not_set_in_is_left(document_of):
+    data = LOOSE.encode()
+    start = data.index(b"funnel")
+    low, high = whole_answer(document_of(data, "utf-8"), 0, start, start + 6)
+    assert data[low:high] == b"2. Fill the funnel."
+
+
+@pytest.mark.parametrize("encoding", ["cp932", "utf-8"])
+def test_a_sentence_that_may_be_cut_off_is_left(document_of, encoding):
+    data = ("\u3042" * 4000 + "lamp" + "\u3044" * 4000).encode(encoding)
+    start = data.index(b"lamp")
+    assert whole_answer(document_of(data, encoding), 0, start, start + 4) == (start, start + 4)
+
+
+def test_what_leads_to_a_list_is_short_and_whole(document_of):
+    steps = "1. Close the valve.\n2. Fill the funnel.\n"
+    for before in ("word " * 2000, "word " * 100):
+        data = f"{before}:\n{steps}".encode()
+        start = data.index(b"funnel")
+        low, high = whole_answer(document_of(data, "utf-8"), 0, start, start + 6)
+        assert data[low:high].decode() == steps.strip()

@@ -30,6 +30,18 @@ def _warn_of_doubt(found: str, documents: Sequence[str], remedy: str = "") -> No
         note(f"{who} not to say this: {few}{remedy}")
 
 
+def _warn_of_pointed(answer: "Answer", anyway: bool) -> None:
+    """What to know of an answer that the reader points at."""
+    known = (answer.state.get("read") or {}).get("language_known")
+    if answer.quote is not None and known is False:
+        note("the reader knows English alone: this is the sentence that fits best, not the answer")
+    elif answer.found == "unsure":
+        note("unsure: the passage may not answer this; read it")
+    elif answer.found == "no":
+        remedy = "" if anyway else "; --anyway shows the likeliest words all the same"
+        note(f"no passage that was read seems to answer this{remedy}")
+
+
 def _warn_of_quoted(query: str, passages: Sequence[dict[str, Any]]) -> None:
     """Says that what was found is only near to the text in quotes, where nothing has it."""
     from longctx.core.passages.matching import Query
@@ -59,13 +71,13 @@ def _warn_of_state(documents: Sequence[str], state: dict[str, Any]) -> None:
 
 def warn_of_answer(answer: "Answer", anyway: bool) -> None:
     """What to know before trusting an answer: whether the text has it, and how it was decoded."""
-    read = answer.state.get("read") or {}
-    if answer.quote is not None and read.get("language_known") is False:
-        note("the reader knows English alone: this is the sentence that fits best, not the answer")
-    elif answer.found == "unsure":
-        note("unsure: only some of the question's words occur together; read the passages")
-    remedy = "" if anyway else "; --anyway asks the model all the same"
-    _warn_of_doubt(answer.found, answer.documents, remedy)
+    if answer.policy["name"] == "point":
+        _warn_of_pointed(answer, anyway)
+    else:
+        if answer.found == "unsure":
+            note("unsure: only some of the question's words occur together; read the passages")
+        remedy = "" if anyway else "; --anyway asks the model all the same"
+        _warn_of_doubt(answer.found, answer.documents, remedy)
     _warn_of_state(answer.documents, answer.state)
     if answer.tokens["dropped"]:
         note(f"the model's window had no room for {answer.tokens['dropped']:,} gathered tokens")

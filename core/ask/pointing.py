@@ -22,7 +22,7 @@ from longctx.core.ask.refusing import PHRASE
 from longctx.core.ask.sentence import quoted_sentence
 from longctx.core.passages.matching import Query
 from longctx.core.passages.quotable import Excerpt, Span
-from longctx.core.passages.whole import is_list, wants_whole, whole_answer
+from longctx.core.passages.whole import is_list, wants_steps, wants_whole, whole_answer
 from longctx.core.reader import weights
 from longctx.core.reader.choosing import Candidate, choose
 from longctx.core.reader.pointing import knows, reader, to_be_read
@@ -91,7 +91,7 @@ def pointed_answer(
     spans = [_span(read.stretches, one) for one in candidates[: ALSO + 1]]
     pointed = spans[0] if spans and (anyway or found != NO) else None
     if pointed is not None and (wants_whole(question) or not read.known):
-        spans[0] = _whole(pointed)
+        spans[0] = _whole(pointed, wants_steps(question))
     text = PHRASE if pointed is None else _line(spans[0].text)
     on_text(text)
     values = _gathered(searched, read, pointed is not None, question)
@@ -222,10 +222,10 @@ def _at(one: Stretch, start: int, end: int) -> Span:
     return Span(excerpt, snippet.byte(low), snippet.byte(high), snippet.text[low:high])
 
 
-def _whole(span: Span) -> Span:
-    """The sentence or the list that a span stands in."""
+def _whole(span: Span, steps: bool) -> Span:
+    """The sentence that a span stands in, or the list where steps are wanted."""
     document, source = span.excerpt.document, span.excerpt.source
-    start, end = whole_answer(document, source, span.start, span.end)
+    start, end = whole_answer(document, source, span.start, span.end, steps)
     excerpt = Excerpt.of(document, source, start, end)
     snippet = excerpt.snippet
     text = snippet.text[excerpt.low : snippet.since(end)]

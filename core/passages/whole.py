@@ -27,13 +27,21 @@ def wants_whole(question: str) -> bool:
     return _ASKED.match(question) is not None
 
 
-def whole_answer(document: Document, source: int, start: int, end: int) -> tuple[int, int]:
+def wants_steps(question: str) -> bool:
+    """Whether such a question asks how: then a list of steps is one answer."""
+    return re.match(r"\W*how\b", question, re.I) is not None
+
+
+def whole_answer(
+    document: Document, source: int, start: int, end: int, steps: bool = True
+) -> tuple[int, int]:
     """The sentence, or the list of items, that a place stands in.
 
     Args:
         document: open.
         source: its index.
         start, end: bytes of the place, at most a few hundred.
+        steps: a list is wanted whole.
 
     Returns:
         Bytes of the source; the place itself where its sentence is too long, or is cut off.
@@ -45,7 +53,7 @@ def whole_answer(document: Document, source: int, start: int, end: int) -> tuple
     begins = snippet.start == 0 or (whole(snippet) and snippet.start < start)
     stops = snippet.start + len(snippet.raw) == document.manifest.sources[source].size
     low, high = snippet.containing(start), snippet.since(end)
-    found = _items(snippet.text, low, high, begins, stops)
+    found = _items(snippet.text, low, high, begins, stops) if steps else None
     found = found or _sentence(snippet, low, high, begins, stops)
     return (snippet.byte(found[0]), snippet.byte(found[1])) if found else (start, end)
 

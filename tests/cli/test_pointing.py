@@ -163,3 +163,10 @@ def test_what_it_cannot_read_is_answered_with_a_sentence(
 def test_english_is_known(asking):
     told = json.loads(asking("ask", QUESTION, "--json").stdout)
     assert told["state"]["read"]["language_known"] is True
+
+
+def test_a_refusal_is_the_reader_s_own(asking):
+    done = asking("ask", "What did the bishop eat at Easter?")
+    assert done.stdout.startswith("not in the text\n")
+    assert "no passage that was read seems to answer this; --anyway shows" in done.stderr
+    assert "words occur together" not in done.stderr

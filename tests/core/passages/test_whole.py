@@ -2,7 +2,7 @@
 
 import pytest
 
-from longctx.core.passages.whole import is_list, wants_whole, whole_answer
+from longctx.core.passages.whole import is_list, wants_steps, wants_whole, whole_answer
 
 STEPS = """\
 The pump is old. It was built in Leeds.
@@ -108,3 +108,12 @@ def test_what_leads_to_a_list_is_short_and_whole(document_of):
         start = data.index(b"funnel")
         low, high = whole_answer(document_of(data, "utf-8"), 0, start, start + 6)
         assert data[low:high].decode() == steps.strip()
+
+
+def test_only_how_wants_a_whole_list(document_of):
+    assert wants_steps("How do I prime it?")
+    assert not wants_steps("Is the valve red?")
+    data = STEPS.encode()
+    start = data.index(b"red valve")
+    low, high = whole_answer(document_of(data, "utf-8"), 0, start, start + 9, steps=False)
+    assert data[low:high] == b"1. Close the red valve."

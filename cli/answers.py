@@ -127,7 +127,7 @@ def cite(answer: "Answer", most: int | None) -> None:
     names, first = len(answer.documents) > 1, answer.sentence
     if first is not None:
         render.line("")
-        render.sentence(first, name=names, told=answer.answer)
+        render.sentence(first, name=names, answer=answer.answer)
     others = [passage for passage in answer.passages[:most] if not _repeats(passage, first)]
     if others:
         render.line("")

@@ -131,16 +131,16 @@ def passages(found: "Iterable[Passage]", scores: bool, names: bool = False) -> N
         )
 
 
-def sentence(found: "Sentence", name: bool, told: str = "") -> None:
+def sentence(found: "Sentence", name: bool, answer: str = "") -> None:
     """The sentence that answers, in quotation marks: its place, and what answers highlighted.
 
     Args:
         found: the sentence.
         name: put the document's name before it.
-        told: the answer, as it was printed; a sentence that is the same is not printed again.
+        answer: as it was printed; a sentence that is the same is not printed again.
     """
     place, document = (found.source, found.place), found.document if name else ""
-    if " ".join(found.line_text.split()) == told:
+    if " ".join(found.line_text.split()) == answer:
         lines([Line(place, None, name=document)], indent=False)
         return
     text, marked = cut(found.line_text, found.shown, found.marks)

@@ -150,8 +150,8 @@ class _Read:
 
     def as_dict(self, tokens: int) -> dict[str, Any]:
         """What is reported of it, of so many tokens."""
-        told = {"tokens": tokens, "passages": len(self.numbers), "order": "rank"}
-        return {**told, "language_known": self.known}
+        values = {"tokens": tokens, "passages": len(self.numbers), "order": "rank"}
+        return {**values, "language_known": self.known}
 
 
 def _read(
